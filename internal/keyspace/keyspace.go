@@ -1,0 +1,80 @@
+// Package keyspace is the only place that spells a Redis key or channel of Portero.
+//
+// Both planes import it. It is a leaf: standard library only.
+package keyspace
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"regexp"
+)
+
+const prefix = "portero:v1:"
+
+// FunctionLibrary is the name of the Redis Function library. It carries the version, so that two versions of the manager
+// can serve their sidecars at once.
+const FunctionLibrary = "portero_v1"
+
+// Instance tells the keys of one Portero from those of another on the same Redis: 1 to 63 lower-case letters, digits and dashes.
+type Instance string
+
+var instancePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// ParseInstance checks an instance's name.
+func ParseInstance(s string) (Instance, error) {
+	if !instancePattern.MatchString(s) {
+		return "", fmt.Errorf("instance %q: must be 1 to 63 lower-case letters, digits or dashes, and start and end with a letter or digit", s)
+	}
+	return Instance(s), nil
+}
+
+// Config is the hash that holds a namespace's records, digests, epoch and revision.
+func (i Instance) Config(namespace string) string {
+	return prefix + string(i) + ":{ns:" + namespace + "}:cfg"
+}
+
+// Heartbeats is the hash that holds a namespace's heartbeats, by pod UID. It shares Config's slot.
+func (i Instance) Heartbeats(namespace string) string {
+	return prefix + string(i) + ":{ns:" + namespace + "}:hb"
+}
+
+// Namespaces is the set of namespaces that have anything in Redis.
+func (i Instance) Namespaces() string { return prefix + string(i) + ":namespaces" }
+
+// ConfigChannel is the channel that tells of a namespace's new revisions.
+func (i Instance) ConfigChannel(namespace string) string {
+	return prefix + string(i) + ":cfg:" + namespace
+}
+
+// BucketPattern matches the keys of all buckets of a namespace, as an ACL rule spells it.
+func (i Instance) BucketPattern(namespace string) string {
+	return prefix + string(i) + ":b:" + namespace + ":*"
+}
+
+// Bucket is the key of the buckets of one policy for one set of key values.
+func (i Instance) Bucket(namespace string, tag string) string {
+	return prefix + string(i) + ":b:" + namespace + ":{" + tag + "}"
+}
+
+// User is the name of the ACL user of a namespace's sidecars.
+func (i Instance) User(namespace string) string { return "portero-" + string(i) + "-" + namespace }
+
+// tagSize is how much of the MAC is kept: 128 bits make an accidental collision as unlikely as a guess.
+const tagSize = 16
+
+// Tag names one set of key values without telling them: HMAC-SHA-256 over the length-prefixed parts, under a secret of
+// the namespace. Length prefixes make it injective: no separator can collide. The result holds no braces or colons.
+func Tag(secret []byte, parts ...string) string {
+	mac := hmac.New(sha256.New, secret)
+	var length [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		mac.Write(length[:])
+		mac.Write([]byte(part))
+	}
+	var sum [sha256.Size]byte
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(sum[:0])[:tagSize])
+}

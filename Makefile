@@ -14,7 +14,11 @@ GINKGO_FLAGS ?= --randomize-all --randomize-suites --keep-going --fail-on-pendin
 FUZZTIME ?= 5s
 export GOFLAGS ?= -buildvcs=false
 
-include hack/cluster/cluster.mk
+# The folder of etcd, kube-apiserver and kubectl that the API-server tests run on; set it to use others.
+KUBEBUILDER_ASSETS ?= $(shell hack/cluster/build --print-dir)
+KUBECTL_BIN = $(KUBEBUILDER_ASSETS)/kubectl
+
+-include hack/cluster/cluster.mk
 
 ##@ General
 
@@ -74,6 +78,14 @@ clean-tree: ## Fail if generated files differ from what is committed.
 		echo "the tree is dirty; run 'make generate fmt' and commit:"; echo "$$changes"; git --no-pager diff | head -100; exit 1; fi
 
 ##@ Test
+
+.PHONY: envtest-bin kubectl-bin
+envtest-bin kubectl-bin:
+	@test -x "$(KUBECTL_BIN)" || hack/cluster/build envtest
+
+.PHONY: redis-server
+redis-server:
+	@command -v redis-server >/dev/null || hack/cluster/packages redis-server
 
 .PHONY: test
 test: envtest-bin redis-server ## Unit, API-server and Redis Cluster tests with the race detector, in random order, then each fuzz target for FUZZTIME.

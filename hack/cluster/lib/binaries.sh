@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Which binaries the cluster is made of, how each is built, and where they are kept.
 
-kube_version="$(awk '$1 == "k8s.io/kubernetes" || $2 == "k8s.io/kubernetes" {print $NF; exit}' "$here/modules/kubernetes/go.mod")"
+kube_version="$(sed -nE 's|^(require)?[[:space:]]*k8s\.io/kubernetes (v[0-9.]+).*|\2|p' "$here/modules/kubernetes/go.mod")"
 
 build_flags() {
   local ldflags="-s -w" minor v=k8s.io/component-base/version

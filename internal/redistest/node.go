@@ -146,8 +146,14 @@ func (n *Node) spawn() error {
 }
 
 func (n *Node) waitAnswers(ctx context.Context) error {
+	var dialer net.Dialer
 	for {
-		err := n.client.Ping(ctx).Err()
+		// The bare connection first: the client would log each refused dial.
+		connection, err := dialer.DialContext(ctx, "tcp", n.Addr())
+		if err == nil {
+			_ = connection.Close()
+			err = n.client.Ping(ctx).Err()
+		}
 		if err == nil {
 			return nil
 		}

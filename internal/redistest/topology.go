@@ -53,8 +53,9 @@ func (c *Cluster) form(ctx context.Context) error {
 	return nil
 }
 
-// WaitHealthy waits until every running node says cluster_state:ok, knows every other running node as reachable and sees
-// all slots served, and every replica has an open link to its master.
+// WaitHealthy waits until every running node says cluster_state:ok, reaches every other running node and sees all slots
+// in their hands, and every replica has an open link to its master. So after the loss of a master it waits for the
+// promotion, and after the loss of a master and its replica for ever: bound it by the context.
 func (c *Cluster) WaitHealthy(ctx context.Context) error {
 	for _, node := range c.Nodes {
 		if !node.Running() {
@@ -74,17 +75,29 @@ func (c *Cluster) healthy(ctx context.Context, node *Node) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", slots)) {
-		return errors.New("its cluster state is not ok, or a slot is not served")
+	if !strings.Contains(info, "cluster_state:ok") {
+		return errors.New("its cluster state is not ok")
 	}
 	seen, err := node.view(ctx)
 	if err != nil {
 		return err
 	}
+	served := 0
 	for _, other := range c.Nodes {
-		if entry, ok := seen[other.id]; other.Running() && (!ok || !entry.reachable()) {
+		if !other.Running() {
+			continue
+		}
+		entry, ok := seen[other.id]
+		if !ok || !entry.reachable() {
 			return fmt.Errorf("it does not reach node %s yet", other.Addr())
 		}
+		for _, held := range entry.slots {
+			served += held.Last - held.First + 1
+		}
+	}
+	// A node that died a moment ago still holds its slots, in everybody's eyes.
+	if served != slots {
+		return fmt.Errorf("it sees %d of %d slots served by running nodes", served, slots)
 	}
 	replication, err := node.client.Info(ctx, "replication").Result()
 	if err != nil {

@@ -165,7 +165,7 @@ func (in *LabelSelector) DeepCopyInto(out *LabelSelector) {
 	*out = *in
 	if in.MatchLabels != nil {
 		in, out := &in.MatchLabels, &out.MatchLabels
-		*out = make(map[string]string, len(*in))
+		*out = make(map[string]LabelValue, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}
@@ -194,7 +194,7 @@ func (in *LabelSelectorRequirement) DeepCopyInto(out *LabelSelectorRequirement) 
 	*out = *in
 	if in.Values != nil {
 		in, out := &in.Values, &out.Values
-		*out = make([]string, len(*in))
+		*out = make([]LabelValue, len(*in))
 		copy(*out, *in)
 	}
 }

@@ -24,6 +24,7 @@ dns_ip6=fd00:10:96::a
 redis_nodes=6
 redis_port=6379
 redis_user=portero-admin
+redis_ip() { echo "172.30.0.$((10 + $1))"; }
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -100,7 +101,7 @@ launch() {
     echo "$$ $(sed "s/.*) //" /proc/$$/stat | cut -d" " -f20)" >"$1/pids/$2"
     log="$1/log/$2"
     shift 2
-    exec "$@" >>"$log" 2>&1 </dev/null' launch "$cluster_dir" "$name" "$@"
+    exec "$@" >>"$log" 2>&1 </dev/null' launch "$cluster_dir" "$name" "$@" 9<&-
 }
 
 # running NAME: whether a launched daemon still runs.

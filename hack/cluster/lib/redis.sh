@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# The Redis Cluster: nodes 1..3 start as masters, 4..6 as their replicas; each has an address of its own, so that a test can cut one off.
+
+redis_password_file="$cluster_dir/redis/password"
+
+redis_addrs() {
+  local n separator=""
+  for n in $(seq "$redis_nodes"); do printf '%s%s:%s' "$separator" "$(redis_ip "$n")" "$redis_port"; separator=,; done
+}
+
+# redis_cli ARGS...: redis-cli as the administrator, for at most redis_patience; the password stays out of the process list.
+redis_patience=60
+redis_cli() {
+  REDISCLI_AUTH="$(cat "$redis_password_file")" in_network timeout "$redis_patience" redis-cli --user "$redis_user" --no-auth-warning "$@"
+}
+
+configure_redis() {
+  local n dir password
+  mkdir -p "$cluster_dir/redis"
+  (umask 077; openssl rand -hex 24 >"$redis_password_file")
+  password="$(cat "$redis_password_file")"
+  for n in $(seq "$redis_nodes"); do
+    dir="$cluster_dir/redis/$n"
+    mkdir -p "$dir"
+    (umask 077; cat >"$dir/redis.conf" <<CONF)
+port $redis_port
+bind $(redis_ip "$n")
+bind-source-addr $(redis_ip "$n")
+cluster-announce-ip $(redis_ip "$n")
+protected-mode no
+dir $dir
+cluster-enabled yes
+cluster-config-file nodes.conf
+cluster-node-timeout 5000
+cluster-require-full-coverage no
+maxmemory 256mb
+maxmemory-policy noeviction
+save ""
+appendonly no
+shutdown-timeout 0
+user default off
+user $redis_user on ~* &* +@all >$password
+masteruser $redis_user
+masterauth $password
+CONF
+  done
+}
+
+redis_answers() { [ "$(redis_cli -h "$(redis_ip "$1")" -p "$redis_port" ping)" = PONG ]; }
+
+# start_redis_node N: a restarted node finds its cluster again by its nodes.conf; its data, users and functions are gone.
+start_redis_node() {
+  if running "redis-$1"; then return 0; fi
+  launch "redis-$1" redis-server "$cluster_dir/redis/$1/redis.conf"
+  wait_for 10 "Redis node $1, see $cluster_dir/log/redis-$1" redis_answers "$1"
+}
+
+stopped() { ! running "$1"; }
+
+# stop_redis_node N: a node that was paused has to be woken to see the signal.
+stop_redis_node() {
+  signal "redis-$1" TERM || return 0
+  signal "redis-$1" CONT || true
+  wait_for 10 "Redis node $1 to end" stopped "redis-$1"
+}
+
+for_redis_nodes() {
+  local n
+  for n in $(seq "$redis_nodes"); do "$1" "$n"; done
+}
+
+# redis_settled: every running master says ok and every slot is served.
+redis_settled() {
+  local n info
+  for n in $(seq "$redis_nodes"); do
+    running "redis-$n" || continue
+    info="$(redis_cli -h "$(redis_ip "$n")" -p "$redis_port" cluster info | tr -d '\r')"
+    grep -qx cluster_state:ok <<<"$info" && grep -qx cluster_slots_ok:16384 <<<"$info" && grep -qx "cluster_known_nodes:$redis_nodes" <<<"$info" ||
+      { echo "node $n: $(tr '\n' ' ' <<<"$info")"; return 1; }
+  done
+}
+
+start_redis() {
+  local n addrs=()
+  configure_redis
+  for_redis_nodes start_redis_node
+  for n in $(seq "$redis_nodes"); do addrs+=("$(redis_ip "$n"):$redis_port"); done
+  redis_cli --cluster create "${addrs[@]}" --cluster-replicas 1 --cluster-yes >"$cluster_dir/log/redis-create" 2>&1
+  wait_for 20 "the Redis Cluster, see $cluster_dir/log/redis-create" redis_settled
+}

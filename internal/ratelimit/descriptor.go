@@ -11,23 +11,12 @@ import (
 type Request struct {
 	Method string
 	// Path is the escaped path as the client sent it, without the query; matching normalizes it.
-	Path   string
-	Host   string
+	Path string
+	Host string
+	// Header has canonical names, as net/http makes them.
 	Header http.Header
-	// Peer is the address of the TCP peer.
+	// Peer is the address of the TCP peer; the zero Addr when it could not be read.
 	Peer netip.Addr
-}
-
-// Limit is a compiled limit.
-type Limit struct {
-	Policy *Policy
-	Config *bucketconfig.Limit
-	// ID tells this limit's record from others in one bucket string: the first 64 bits of a hash of its name.
-	ID uint64
-	// Shadow is true when the limit or its policy is in Shadow.
-	Shadow bool
-	// QualifiedName is policy/limit, as fields and metrics spell it.
-	QualifiedName string
 }
 
 // Charge asks a limit for a cost.
@@ -42,4 +31,30 @@ type Group struct {
 	// Tag names the key values without telling them; see keyspace.Tag.
 	Tag     string
 	Charges []Charge
+}
+
+// Denial is a request refused for good: Limit wants KeyPart, which the request lacks.
+type Denial struct {
+	Limit   *Limit
+	KeyPart *bucketconfig.KeyPart
+}
+
+// Description is what governs one request. It is made new for each request and never reused, so its groups may outlive
+// the request (a late reply of the store settles them).
+type Description struct {
+	// Groups are to be decided together. Empty when nothing governs the request, or when Deny is set: a denial never
+	// asks the store.
+	Groups []Group
+	// Deny is the first denial found by a limit that is enforced, policies in order of their names; nil when there is none.
+	Deny *Denial
+	// ShadowDenials are those of limits in Shadow: counted, never carried out.
+	ShadowDenials []Denial
+
+	// charges is the one array behind all groups' Charges.
+	charges []Charge
+}
+
+// add appends a group with the charges since start, if there are any.
+func (d *Description) add(policy *Policy, tag string, start int) {
+	d.Groups = append(d.Groups, Group{Policy: policy, Tag: tag, Charges: d.charges[start:len(d.charges):len(d.charges)]})
 }

@@ -52,7 +52,8 @@ type LimitResult struct {
 	// Shadow limits are counted and never answer.
 	Shadow  bool
 	Allowed bool
-	// Remaining is the last known level in whole tokens, at most what this sidecar could admit now.
+	// Remaining is the last known level in whole tokens, at most what this sidecar could admit now. Negative: not known,
+	// and no field tells it.
 	Remaining int64
 	// Wait is the time until the cost is covered, zero when allowed or when waiting never helps.
 	Wait time.Duration

@@ -1,0 +1,271 @@
+package ratelimit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/keyspace"
+)
+
+const (
+	keyPartHeader   = "Header"
+	keyPartClientIP = "ClientIP"
+
+	whenMissingShare = "Share"
+	whenMissingSkip  = "Skip"
+	whenMissingDeny  = "Deny"
+
+	maxLimits   = 16
+	maxKeyParts = 8
+	maxTokens   = 1_000_000_000
+	// maxOrder keeps a record's order exact in Lua, whose numbers are doubles.
+	maxOrder = 1<<53 - 1
+
+	minIntervalUS = 1_000
+	maxIntervalUS = 366 * 24 * 3600 * 1_000_000
+	minTimeoutUS  = 1_000
+	maxTimeoutUS  = 1_000_000
+
+	// maxFieldInteger is the largest integer of a structured field (RFC 9651).
+	maxFieldInteger = 999_999_999_999_999
+)
+
+// InvalidError is a record that can't be enforced.
+type InvalidError struct {
+	Policy string
+	Limit  string // empty when the fault lies outside of the limits
+	// Field is the path of the field as the API spells it, relative to the limit if there is one, else to the spec.
+	Field string
+	// Err tells the bad value and the way out.
+	Err error
+}
+
+// Error names policy, limit, field, value and way out.
+func (e *InvalidError) Error() string {
+	where := fmt.Sprintf("policy %q: ", e.Policy)
+	if e.Limit != "" {
+		where += fmt.Sprintf("limit %q: ", e.Limit)
+	}
+	return where + e.Field + ": " + e.Err.Error()
+}
+
+// Unwrap gives the cause.
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+func invalid(field string, err error) error { return &InvalidError{Field: field, Err: err} }
+
+// Compile checks a record and makes it ready to match. keySecret keys the tags of buckets (keyspace.Tag); the manager,
+// which compiles only to check, passes nil. The record is borrowed and must not change afterwards. Every error is an
+// *InvalidError.
+func Compile(rec *bucketconfig.Record, keySecret []byte) (*Policy, error) {
+	p := &Policy{Record: rec, secret: keySecret}
+	if err := p.compile(); err != nil {
+		var ie *InvalidError
+		if errors.As(err, &ie) {
+			ie.Policy = rec.Name
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) compile() error {
+	rec := p.Record
+	if err := checkRecord(rec); err != nil {
+		return err
+	}
+	var err error
+	if p.clientIP, err = compileClientIP(rec.ClientIP); err != nil {
+		return err
+	}
+	if p.exempt, err = compileMatches("exempt", rec.Exempt); err != nil {
+		return err
+	}
+	for i := range rec.Limits {
+		limit, err := p.compileLimit(&rec.Limits[i])
+		if err != nil {
+			var ie *InvalidError
+			if errors.As(err, &ie) {
+				ie.Limit = rec.Limits[i].Name
+			}
+			return err
+		}
+		if slices.ContainsFunc(p.Limits, func(l *Limit) bool { return l.Config.Name == limit.Config.Name }) {
+			return invalid("limits", fmt.Errorf("name %q stands twice: names of limits must differ", limit.Config.Name))
+		}
+		p.Limits = append(p.Limits, limit)
+	}
+	return nil
+}
+
+func checkRecord(rec *bucketconfig.Record) error {
+	switch {
+	case rec.Schema != bucketconfig.SchemaVersion:
+		return invalid("schema", fmt.Errorf("%d: this version reads schema %d", rec.Schema, bucketconfig.SchemaVersion))
+	case rec.Kind == "":
+		return invalid("kind", errors.New("is empty"))
+	case !isFieldName(rec.Name):
+		return invalid("name", fmt.Errorf("%q: must be a DNS subdomain", rec.Name))
+	case rec.Order < 1 || rec.Order > maxOrder:
+		return invalid("order", fmt.Errorf("%d: must be 1 to %d", rec.Order, int64(maxOrder)))
+	case len(rec.Limits) < 1 || len(rec.Limits) > maxLimits:
+		return invalid("limits", fmt.Errorf("has %d entries: must be 1 to %d", len(rec.Limits), maxLimits))
+	case rec.Store.TimeoutUS < minTimeoutUS || rec.Store.TimeoutUS > maxTimeoutUS:
+		return invalid("store.timeout", fmt.Errorf("%dus: must be 1ms to 1s", rec.Store.TimeoutUS))
+	case !slices.Contains([]string{"Local", "Open", "Closed"}, rec.Store.OnFailure):
+		return invalid("store.onFailure", fmt.Errorf("%q: must be Local, Open or Closed", rec.Store.OnFailure))
+	case !slices.Contains([]string{"Standard", "Legacy", "None"}, rec.Response.RateLimitHeaders):
+		return invalid("response.rateLimitHeaders", fmt.Errorf("%q: must be Standard, Legacy or None", rec.Response.RateLimitHeaders))
+	case rec.Response.StatusCode < 400 || rec.Response.StatusCode > 599:
+		return invalid("response.statusCode", fmt.Errorf("%d: must be 400 to 599", rec.Response.StatusCode))
+	}
+	return checkSelector(&rec.Selector)
+}
+
+// isFieldName says whether a name can stand in a quoted string of a field as it is.
+func isFieldName(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Policy) compileLimit(config *bucketconfig.Limit) (*Limit, error) {
+	limit := &Limit{
+		Policy:        p,
+		Config:        config,
+		ID:            limitID(config.Name),
+		Shadow:        p.Record.Shadow || config.Shadow,
+		QualifiedName: p.Record.Name + "/" + config.Name,
+	}
+	if !isFieldName(config.Name) {
+		return nil, invalid("name", fmt.Errorf("%q: must be lower-case letters, digits, dashes and dots", config.Name))
+	}
+	if err := checkBucket(config); err != nil {
+		return nil, err
+	}
+	limit.WindowSeconds = windowSeconds(&config.Bucket)
+	var err error
+	if limit.matches, err = compileMatches("matches", config.Matches); err != nil {
+		return nil, err
+	}
+	return limit, p.addToKeySet(limit)
+}
+
+func checkBucket(c *bucketconfig.Limit) error {
+	b := c.Bucket
+	switch {
+	case b.Capacity < 1 || b.Capacity > maxTokens:
+		return invalid("bucket.capacity", fmt.Errorf("%d: must be 1 to %d", b.Capacity, maxTokens))
+	case b.RefillTokens < 1 || b.RefillTokens > maxTokens:
+		return invalid("bucket.refill.tokens", fmt.Errorf("%d: must be 1 to %d", b.RefillTokens, maxTokens))
+	case b.RefillIntervalUS < minIntervalUS || b.RefillIntervalUS > maxIntervalUS:
+		return invalid("bucket.refill.interval", fmt.Errorf("%dus: must be 1ms to 366 days", b.RefillIntervalUS))
+	case b.RefillTokens > b.RefillIntervalUS:
+		return invalid("bucket.refill", fmt.Errorf("%d tokens per %dus: must be at most 1 token per microsecond", b.RefillTokens, b.RefillIntervalUS))
+	case c.Cost < 1 || c.Cost > b.Capacity:
+		return invalid("cost", fmt.Errorf("%d: must be 1 to the bucket's capacity, %d, else no request could ever pass", c.Cost, b.Capacity))
+	}
+	return nil
+}
+
+// windowSeconds is ceil(capacity * interval / refill) in seconds. The product takes up to 75 bits.
+func windowSeconds(b *bucketconfig.Bucket) int64 {
+	hi, lo := bits.Mul64(uint64(b.Capacity), uint64(b.RefillIntervalUS))
+	divisor := uint64(b.RefillTokens) * 1_000_000
+	if hi >= divisor {
+		return maxFieldInteger
+	}
+	quotient, remainder := bits.Div64(hi, lo, divisor)
+	if remainder > 0 {
+		quotient++
+	}
+	return int64(min(quotient, maxFieldInteger))
+}
+
+// limitID is the first 64 bits of SHA-256 over the length-prefixed name of a limit. Whatever else may come to tell
+// records apart is appended behind it.
+func limitID(name string) uint64 {
+	b := binary.BigEndian.AppendUint64(nil, uint64(len(name)))
+	sum := sha256.Sum256(append(b, name...))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// addToKeySet checks a limit's key parts and puts it beside the limits with the same ones.
+func (p *Policy) addToKeySet(limit *Limit) error {
+	parts := slices.Clone(limit.Config.KeyParts)
+	if len(parts) > maxKeyParts {
+		return invalid("keyParts", fmt.Errorf("has %d entries: must be at most %d", len(parts), maxKeyParts))
+	}
+	for i, part := range parts {
+		field := fmt.Sprintf("keyParts[%d]", i)
+		if err := p.checkKeyPart(field, &part); err != nil {
+			return err
+		}
+		parts[i].Name = http.CanonicalHeaderKey(part.Name)
+	}
+	slices.SortFunc(parts, compareParts)
+	for i := range parts {
+		if i > 0 && compareParts(parts[i-1], parts[i]) == 0 {
+			return invalid("keyParts", fmt.Errorf("%s stands twice: key parts must differ", strings.TrimSpace(parts[i].Type+" "+parts[i].Name)))
+		}
+		switch parts[i].WhenMissing {
+		case whenMissingSkip:
+			limit.skip |= 1 << i
+		case whenMissingDeny:
+			limit.deny |= 1 << i
+		}
+	}
+	for i := range p.keySets {
+		if slices.EqualFunc(p.keySets[i].parts, parts, func(a, b bucketconfig.KeyPart) bool { return compareParts(a, b) == 0 }) {
+			p.keySets[i].limits = append(p.keySets[i].limits, limit)
+			return nil
+		}
+	}
+	set := keySet{parts: parts, limits: []*Limit{limit}}
+	if len(parts) == 0 {
+		set.tag = keyspace.Tag(p.secret, p.Record.Kind, p.Record.Name)
+	}
+	p.keySets = append(p.keySets, set)
+	return nil
+}
+
+func compareParts(a, b bucketconfig.KeyPart) int {
+	if c := strings.Compare(a.Type, b.Type); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+func (p *Policy) checkKeyPart(field string, part *bucketconfig.KeyPart) error {
+	switch part.WhenMissing {
+	case whenMissingShare, whenMissingSkip, whenMissingDeny:
+	default:
+		return invalid(field+".whenMissing", fmt.Errorf("%q: must be Share, Skip or Deny", part.WhenMissing))
+	}
+	switch part.Type {
+	case keyPartHeader:
+		return checkHeaderName(field+".header.name", part.Name)
+	case keyPartClientIP:
+		if p.clientIP == nil {
+			return invalid(field, errors.New("type ClientIP needs the policy's clientIP stated: who is the client behind your ingress?"))
+		}
+		if part.Name != "" {
+			return invalid(field, fmt.Errorf("type ClientIP takes no name, has %q", part.Name))
+		}
+		return nil
+	}
+	return invalid(field+".type", fmt.Errorf("%q: must be Header or ClientIP", part.Type))
+}

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 const prefix = "portero:v1:"
@@ -59,8 +60,18 @@ func (i Instance) Bucket(namespace string, tag string) string {
 	return prefix + string(i) + ":b:" + namespace + ":{" + tag + "}"
 }
 
+// userPrefix begins the names of our ACL users. Colons, which neither an instance nor a namespace can hold, separate: with
+// dashes the namespace "b-c" of instance "a" would share a user with "c" of "a-b".
+const userPrefix = "portero:"
+
 // User is the name of the ACL user of a namespace's sidecars.
-func (i Instance) User(namespace string) string { return "portero-" + string(i) + "-" + namespace }
+func (i Instance) User(namespace string) string { return userPrefix + string(i) + ":" + namespace }
+
+// UserNamespace is the namespace whose sidecars an ACL user of this instance serves; false for anybody else's user.
+func (i Instance) UserNamespace(user string) (string, bool) {
+	namespace, ours := strings.CutPrefix(user, i.User(""))
+	return namespace, ours && namespace != ""
+}
 
 // tagSize is how much of the MAC is kept: 128 bits make an accidental collision as unlikely as a guess.
 const tagSize = 16

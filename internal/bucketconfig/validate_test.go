@@ -1,0 +1,125 @@
+package bucketconfig_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
+)
+
+type record = bucketconfig.Record
+
+var _ = Describe("Validate", func() {
+	It("accepts a record that states everything", func() {
+		Expect(validRecord().Validate()).To(Succeed())
+	})
+
+	DescribeTable("refuses a record out of bounds and names the field",
+		func(change func(*record), message string) {
+			r := validRecord()
+			change(r)
+			Expect(r.Validate()).To(MatchError(ContainSubstring(message)))
+		},
+		Entry("schema", func(r *record) { r.Schema = 3 }, "schema version 3 is unknown"),
+		Entry("kind", func(r *record) { r.Kind = "Other" }, `kind: "Other" is none of`),
+		Entry("name missing", func(r *record) { r.Name = "" }, "name: 0 bytes"),
+		Entry("name long", func(r *record) { r.Name = strings.Repeat("x", 254) }, "name: 254 bytes"),
+		Entry("uid", func(r *record) { r.UID = "" }, "uid: 0 bytes"),
+		Entry("generation", func(r *record) { r.Generation = 0 }, "generation: 0 is below 1"),
+		Entry("order zero", func(r *record) { r.Order = 0 }, "order: 0 is outside"),
+		Entry("order beyond a double", func(r *record) { r.Order = 1 << 53 }, "order: 9007199254740992 is outside"),
+		Entry("labels", func(r *record) {
+			r.Selector.MatchLabels = map[string]string{"": "x"}
+		}, "selector: matchLabels: key: 0 bytes"),
+		Entry("label value", func(r *record) {
+			r.Selector.MatchLabels["app"] = strings.Repeat("x", 1025)
+		}, "selector: matchLabels: value: 1025"),
+		Entry("operator", func(r *record) {
+			r.Selector.MatchExpressions[0].Operator = "Gt"
+		}, `selector: matchExpressions[0]: operator: "Gt" is none of`),
+		Entry("operator without values", func(r *record) {
+			r.Selector.MatchExpressions[0].Values = nil
+		}, "selector: matchExpressions[0]: values: 0 with operator NotIn"),
+		Entry("operator with needless values", func(r *record) {
+			r.Selector.MatchExpressions[0].Operator = "Exists"
+		}, "values: 1 with operator Exists"),
+		Entry("many values", func(r *record) {
+			r.Selector.MatchExpressions[0].Values = make([]string, 65)
+		}, "values: 65 are more than 64"),
+		Entry("many requirements", func(r *record) {
+			r.Selector.MatchExpressions = make([]bucketconfig.SelectorRequirement, 65)
+		}, "matchExpressions: 65 are more than 64"),
+		Entry("client IP type", func(r *record) {
+			r.ClientIP.Type, r.ClientIP.TrustedProxies = "Other", nil
+		}, `clientIP: type: "Other"`),
+		Entry("X-Forwarded-For without proxies", func(r *record) { r.ClientIP.TrustedProxies = nil }, "clientIP: trustedProxies: 0 with"),
+		Entry("peer with proxies", func(r *record) { r.ClientIP.Type = "Peer" }, "clientIP: trustedProxies: 1 with"),
+		Entry("CIDR", func(r *record) { r.ClientIP.TrustedProxies = []string{"10.0.0.1"} }, "clientIP: trustedProxies[0]: "),
+		Entry("many CIDRs", func(r *record) { r.ClientIP.TrustedProxies = make([]string, 65) }, "trustedProxies: 65 are more"),
+		Entry("IPv4 prefix", func(r *record) { r.ClientIP.IPv4PrefixLength = 33 }, "ipv4PrefixLength: 33 is outside 0..32"),
+		Entry("IPv6 prefix", func(r *record) { r.ClientIP.IPv6PrefixLength = -1 }, "ipv6PrefixLength: -1 is outside 0..128"),
+		Entry("many exempt", func(r *record) { r.Exempt = make([]bucketconfig.Match, 17) }, "exempt: 17 are more than 16"),
+		Entry("an empty match would exempt all", func(r *record) { r.Exempt = []bucketconfig.Match{{}} }, "exempt[0]: states nothing"),
+		Entry("path type", func(r *record) { r.Exempt[0].Path.Type = "Prefix" }, `exempt[0]: path.type: "Prefix"`),
+		Entry("path value", func(r *record) { r.Exempt[0].Path.Value = "" }, "exempt[0]: path.value: 0 bytes"),
+		Entry("no limit", func(r *record) { r.Limits = nil }, "limits: count: 0 is outside 1..16"),
+		Entry("many limits", func(r *record) { r.Limits = make([]bucketconfig.Limit, 17) }, "limits: count: 17 is outside 1..16"),
+		Entry("limit name", func(r *record) { r.Limits[0].Name = "Per Key" }, `limits[0]: name: "Per Key" is not a DNS label`),
+		Entry("limit name twice", func(r *record) { r.Limits = append(r.Limits, r.Limits[0]) }, `limits[1].name: "per-key" stands twice`),
+		Entry("many matches", func(r *record) { r.Limits[0].Matches = make([]bucketconfig.Match, 17) }, "matches: 17 are more than 16"),
+		Entry("many methods", func(r *record) { r.Limits[0].Matches[0].Methods = make([]string, 17) }, "methods: 17 are more than 16"),
+		Entry("empty method", func(r *record) { r.Limits[0].Matches[0].Methods[1] = "" }, "methods[1]: method: 0 bytes"),
+		Entry("many headers", func(r *record) {
+			r.Limits[0].Matches[0].Headers = make([]bucketconfig.HeaderMatch, 9)
+		}, "headers: 9 are more than 8"),
+		Entry("header type", func(r *record) { r.Limits[0].Matches[0].Headers[0].Type = "PathPrefix" }, `headers[0]: type: "PathPrefix"`),
+		Entry("header spelling", func(r *record) {
+			r.Limits[0].Matches[0].Headers[0].Name = "x-plan"
+		}, `headers[0]: name: "x-plan" is not the canonical "X-Plan"`),
+		Entry("header value", func(r *record) {
+			r.Limits[0].Matches[0].Headers[0].Value = strings.Repeat("x", 1025)
+		}, "headers[0]: value: 1025"),
+		Entry("not UTF-8", func(r *record) { r.Limits[0].Matches[0].Headers[0].Value = "\xff" }, "is not UTF-8"),
+		Entry("bad regular expression", func(r *record) { r.Limits[0].Matches[0].Headers[0].Value = "(" }, `regular expression "(": `),
+		Entry("bad regular expression of a path", func(r *record) {
+			r.Exempt[0].Path = &bucketconfig.StringMatch{Type: "RegularExpression", Value: "["}
+		}, `regular expression "[": `),
+		Entry("one huge regular expression", func(r *record) {
+			r.Limits[0].Matches[0].Headers[0].Value = "(" + strings.Repeat("abcdefgh", 20) + "){1000}"
+		}, "compile to more than 50000 instructions"),
+		Entry("many regular expressions, huge together", func(r *record) {
+			match := r.Limits[0].Matches[0]
+			match.Headers[0].Value = "(abcdefgh){1000}"
+			r.Limits[0].Matches = []bucketconfig.Match{match, match, match, match, match, match, match}
+		}, "compile to more than 50000 instructions"),
+		Entry("many key parts", func(r *record) { r.Limits[0].KeyParts = make([]bucketconfig.KeyPart, 9) }, "keyParts: 9 are more than 8"),
+		Entry("key part type", func(r *record) { r.Limits[0].KeyParts[0].Type = "Cookie" }, `keyParts[0]: type: "Cookie"`),
+		Entry("key part header", func(r *record) { r.Limits[0].KeyParts[0].Name = "" }, "keyParts[0]: name: 0 bytes"),
+		Entry("key part header's spelling", func(r *record) { r.Limits[0].KeyParts[0].Name = "x-api-key" }, "is not the canonical"),
+		Entry("key part client IP with a name", func(r *record) { r.Limits[0].KeyParts[1].Name = "x" }, "keyParts[1]: name: 1 bytes"),
+		Entry("whenMissing", func(r *record) { r.Limits[0].KeyParts[0].WhenMissing = "" }, `keyParts[0]: whenMissing: ""`),
+		Entry("client IP not stated", func(r *record) { r.ClientIP = nil }, "limits[0].keyParts: ClientIP needs clientIP"),
+		Entry("capacity", func(r *record) { r.Limits[0].Bucket.Capacity = 1e9 + 1 }, "bucket: capacity: 1000000001 is outside"),
+		Entry("refill", func(r *record) { r.Limits[0].Bucket.RefillTokens = 0 }, "bucket: refill_tokens: 0 is outside"),
+		Entry("short interval", func(r *record) { r.Limits[0].Bucket.RefillIntervalUS = 999 }, "bucket: refill_interval_us: 999 is outside"),
+		Entry("long interval", func(r *record) {
+			r.Limits[0].Bucket.RefillIntervalUS = 366*24*3600*1_000_000 + 1
+		}, "bucket: refill_interval_us: 31622400000001 is outside"),
+		Entry("fast refill", func(r *record) { r.Limits[0].Bucket.RefillTokens = 1_000_001 }, "more than one token per µs"),
+		Entry("cost zero", func(r *record) { r.Limits[0].Cost = 0 }, "cost: 0 is outside 1..100"),
+		Entry("cost above the capacity", func(r *record) { r.Limits[0].Cost = 101 }, "cost: 101 is outside 1..100"),
+		Entry("timeout", func(r *record) { r.Store.TimeoutUS = 999 }, "store: timeout_us: 999 is outside"),
+		Entry("long timeout", func(r *record) { r.Store.TimeoutUS = 1_000_001 }, "store: timeout_us: 1000001 is outside"),
+		Entry("onFailure", func(r *record) { r.Store.OnFailure = "Panic" }, `store: onFailure: "Panic"`),
+		Entry("header fields", func(r *record) { r.Response.RateLimitHeaders = "" }, `response: rateLimitHeaders: ""`),
+		Entry("status code", func(r *record) { r.Response.StatusCode = 200 }, "response: statusCode: 200 is outside 400..599"),
+	)
+
+	It("keeps a long bad value out of its message", func() {
+		r := validRecord()
+		r.Kind = strings.Repeat("k", 100_000)
+		Expect(len(r.Validate().Error())).To(BeNumerically("<", 300))
+	})
+})

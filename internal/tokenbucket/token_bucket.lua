@@ -1,0 +1,241 @@
+-- take: charges the buckets of one policy for one set of key values.
+--
+-- KEYS[1]  the string that holds a record per limit
+-- ARGV[1]  packed charges, see below
+-- Reply    packed results, in the order of the charges, see below; malformed arguments are an error
+--
+-- All numbers are integers below 2^53, big endian. Times are unix microseconds.
+--   charges  version 1 (1 byte), then for each of 1 to 16 charges, 37 bytes:
+--            limit id (8), order (8), capacity (4), refill tokens (4), interval_us (8), cost (4), shadow (1: 0 or 1)
+--   results  for each charge 21 bytes: flags (1: allowed 1, stale 2), tokens (4, signed), remainder (8), lag_us (8);
+--            where stale, 16 more: the capacity (4), refill tokens (4) and interval_us (8) that decided
+--   string   version 1 (1 byte), then for each record 52 bytes:
+--            limit id (8), order (8), capacity (4), refill tokens (4), interval_us (8), tokens (4, signed),
+--            remainder (8), updated_us (8)
+--
+-- A record that is missing is a full bucket, so a full one is never stored, and the key's expiry is a time at which every
+-- record is full. Charges of enforced limits go through together or not at all; a shadow limit is charged as if it were
+-- alone. A call that charges nothing writes nothing, and the one write is the last command.
+--
+-- Order grows with each state of a limit. A caller whose order is below the record's has an old limit: the record's
+-- parameters decide, and the caller is told. A newer caller's parameters govern all the time since the last write, which
+-- is never laxer than the larger of both limits.
+do
+  local EXACT = 2 ^ 53 -- integers below are exact in a double
+  local CHARGES_VERSION, STRING_VERSION = '\1', '\1'
+  local CHARGE, CHARGE_SIZE, MAX_CHARGES = '>c8I8I4I4I8I4B', 37, 16
+  local RECORD, RECORD_SIZE = '>c8I8I4I4I8i4I8I8', 52
+  local RESULT, IN_FORCE = '>Bi4I8I8', '>I4I4I8'
+  local MAX_TOKENS = 1e9
+  local MIN_INTERVAL_US, MAX_INTERVAL_US = 1000, 366 * 86400 * 1e6
+  local ALLOWED, STALE = 1, 2
+
+  -- Redis hides the standard libraries while it loads this file, so the first call fetches these.
+  local floor, max, min, pack, unpack, sub, concat, format
+  local function bind()
+    floor, max, min = math.floor, math.max, math.min
+    pack, unpack, sub, concat, format = struct.pack, struct.unpack, string.sub, table.concat, string.format
+  end
+
+  -- divide gives floor((elapsed * refill + remainder) / interval) and what is left, by Horner's rule over base-128 digits
+  -- of elapsed: with interval < 2^45 and refill < 2^30 each step stays below 2^52 + 2^37. It stops early, with anything
+  -- from missing up, once the bucket is full.
+  local function divide(elapsed, refill, interval, remainder, missing)
+    local quotient, rest, power = 0, 0, 2 ^ 49
+    while power >= 1 do
+      local digit = floor(elapsed / power)
+      elapsed = elapsed - digit * power
+      power = power / 128
+      local step = rest * 128 + digit * refill
+      rest = step % interval
+      quotient = quotient * 128 + (step - rest) / interval
+      if quotient >= missing then
+        return quotient, 0
+      end
+    end
+    rest = rest + remainder
+    if rest >= interval then
+      return quotient + 1, rest - interval
+    end
+    return quotient, rest
+  end
+
+  -- refilled gives tokens, remainder and updated at the time now. Time never runs backwards: after a clock was set back,
+  -- updated stays ahead and nothing is refilled until the clock has caught up.
+  local function refilled(tokens, remainder, updated, capacity, refill, interval, now)
+    local missing, elapsed = capacity - tokens, now - updated
+    if elapsed > 0 then
+      updated = now
+    end
+    if missing <= 0 then
+      return capacity, 0, updated
+    end
+    if elapsed <= 0 then
+      return tokens, remainder, updated
+    end
+    local gained
+    local product = elapsed * refill + remainder
+    if product < EXACT then
+      remainder = product % interval
+      gained = (product - remainder) / interval
+    else
+      gained, remainder = divide(elapsed, refill, interval, remainder, missing)
+    end
+    if gained >= missing then
+      return capacity, 0, updated
+    end
+    return tokens + gained, remainder, updated
+  end
+
+  -- full_us is a time at which the bucket is full. It is late by a trifle, never early: product and quotient may be
+  -- rounded, by less than 2^-45 of them, and their sum below 2^53 by less than one.
+  local function full_us(tokens, updated, capacity, refill, interval)
+    return updated + (capacity - tokens) * interval / refill * (1 + 2 ^ -45) + 1
+  end
+
+  local function malformed(what)
+    return redis.error_reply('ERR malformed charges: ' .. what)
+  end
+
+  -- parse gives the charges, or nil and an error reply.
+  local function parse(blob)
+    local count = (#blob - 1) / CHARGE_SIZE
+    if sub(blob, 1, 1) ~= CHARGES_VERSION then
+      return nil, malformed('unknown version')
+    end
+    if count < 1 or count > MAX_CHARGES or count ~= floor(count) then
+      return nil, malformed('wrong length')
+    end
+    local charges, seen = {}, {}
+    for i = 1, count do
+      local id, order, capacity, refill, interval, cost, shadow = unpack(CHARGE, blob, 2 + (i - 1) * CHARGE_SIZE)
+      if seen[id] then
+        return nil, malformed('two charges of one limit')
+      end
+      if order >= EXACT then
+        return nil, malformed('order out of range')
+      end
+      if capacity < 1 or capacity > MAX_TOKENS or refill < 1 or refill > MAX_TOKENS or interval < MIN_INTERVAL_US
+        or interval > MAX_INTERVAL_US or refill > interval then
+        return nil, malformed('bucket out of range')
+      end
+      if cost < 1 or cost > MAX_TOKENS then
+        return nil, malformed('cost out of range')
+      end
+      if shadow > 1 then
+        return nil, malformed('unknown flags')
+      end
+      seen[id] = i
+      charges[i] = { id = id, order = order, capacity = capacity, refill = refill, interval = interval, cost = cost,
+        shadow = shadow == 1 }
+    end
+    return charges, seen
+  end
+
+  -- load fills in the levels of the charges from their records, and gives the records of limits that are not asked, with
+  -- the time at which the last of them is full. Nil and an error reply if the string is none of ours.
+  local function load(key, charges, index, now)
+    local others, last_full = {}, 0
+    local stored = redis.call('GET', key)
+    if stored then
+      if sub(stored, 1, 1) ~= STRING_VERSION or (#stored - 1) % RECORD_SIZE ~= 0 then
+        return nil, redis.error_reply('ERR the key holds no buckets of this version')
+      end
+      for at = 2, #stored, RECORD_SIZE do
+        local id, order, capacity, refill, interval, tokens, remainder, updated = unpack(RECORD, stored, at)
+        local charge = charges[index[id]]
+        if not charge then
+          local level = refilled(tokens, remainder, updated, capacity, refill, interval, now)
+          if level < capacity then
+            others[#others + 1] = sub(stored, at, at + RECORD_SIZE - 1)
+            last_full = max(last_full, full_us(tokens, updated, capacity, refill, interval))
+          end
+        else
+          if order > charge.order then
+            charge.stale = true
+            charge.order, charge.capacity, charge.refill, charge.interval = order, capacity, refill, interval
+          elseif interval ~= charge.interval then
+            remainder = 0 -- a part of a token means another time now
+          end
+          charge.tokens, charge.remainder, charge.updated =
+            refilled(tokens, remainder, updated, charge.capacity, charge.refill, charge.interval, now)
+        end
+      end
+    end
+    for i = 1, #charges do
+      local charge = charges[i]
+      if not charge.tokens then
+        charge.tokens, charge.remainder, charge.updated = charge.capacity, 0, now
+      end
+    end
+    return others, last_full
+  end
+
+  -- decide charges what passes, and tells whether anything was charged.
+  local function decide(charges)
+    local refused, charged = false, false
+    for i = 1, #charges do
+      local charge = charges[i]
+      charge.allowed = charge.tokens >= charge.cost
+      refused = refused or not (charge.allowed or charge.shadow)
+    end
+    for i = 1, #charges do
+      local charge = charges[i]
+      if charge.allowed and (charge.shadow or not refused) then
+        charge.tokens = charge.tokens - charge.cost
+        charged = true
+      end
+    end
+    return charged
+  end
+
+  local function save(key, charges, records, last_full)
+    for i = 1, #charges do
+      local c = charges[i]
+      if c.tokens < c.capacity then
+        records[#records + 1] =
+          pack(RECORD, c.id, c.order, c.capacity, c.refill, c.interval, c.tokens, c.remainder, c.updated)
+        last_full = max(last_full, full_us(c.tokens, c.updated, c.capacity, c.refill, c.interval))
+      end
+    end
+    -- An absolute expiry, on the clock that filled the records: a relative one would count from another reading of it.
+    local expiry_ms = min(floor(last_full / 1000) + 1, EXACT - 1)
+    redis.call('SET', key, STRING_VERSION .. concat(records), 'PXAT', format('%.0f', expiry_ms))
+  end
+
+  local function reply(charges, now)
+    local results = {}
+    for i = 1, #charges do
+      local c = charges[i]
+      local flags = (c.allowed and ALLOWED or 0) + (c.stale and STALE or 0)
+      local result = pack(RESULT, flags, c.tokens, c.remainder, c.updated - now)
+      if c.stale then
+        result = result .. pack(IN_FORCE, c.capacity, c.refill, c.interval)
+      end
+      results[i] = result
+    end
+    return concat(results)
+  end
+
+  redis.register_function(LIBRARY .. '_take', function(keys, args)
+    if #keys ~= 1 or #args ~= 1 then
+      return redis.error_reply('ERR one key and one argument are wanted')
+    end
+    if not pack then
+      bind()
+    end
+    local charges, index = parse(args[1])
+    if not charges then
+      return index
+    end
+    local now = now_us()
+    local others, last_full = load(keys[1], charges, index, now)
+    if not others then
+      return last_full
+    end
+    if decide(charges) then
+      save(keys[1], charges, others, last_full)
+    end
+    return reply(charges, now)
+  end)
+end

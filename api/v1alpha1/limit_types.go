@@ -2,11 +2,10 @@ package v1alpha1
 
 // Limit is one token bucket per set of key values.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.fixed) || !has(self.cost.fixed.tokens) || self.cost.fixed.tokens <= self.bucket.capacity",message="cost.fixed.tokens must be at most bucket.capacity, else no request could ever pass",fieldPath=".cost"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.fixed) || !has(self.cost.fixed.tokens) || self.bucket.capacity < 1 || self.cost.fixed.tokens <= self.bucket.capacity",message="cost.fixed.tokens must be at most bucket.capacity, else no request could ever pass",fieldPath=".cost"
 type Limit struct {
 	// name tells the limit from others of the policy, in fields, metrics and status: a DNS label of up to 63 characters. A
 	// renamed limit starts with full buckets.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be a DNS label: lower-case letters, digits and -, with a letter or digit at both ends"
 	// +required
@@ -46,7 +45,7 @@ type Bucket struct {
 
 // Refill adds tokens evenly over each interval.
 //
-// +kubebuilder:validation:XValidation:rule="!self.interval.matches('^([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,8}ms){1,4}$') || self.tokens <= duration(self.interval).getMilliseconds() * 1000",message="refill must be at most 1 token per microsecond: lower tokens or lengthen interval"
+// +kubebuilder:validation:XValidation:rule="!self.interval.matches('^([0-9]{1,4}h|[0-9]{1,6}m|[0-9]{1,8}s|[0-9]{1,8}ms){1,4}$') || duration(self.interval) < duration('1ms') || self.tokens <= duration(self.interval).getMilliseconds() * 1000",message="refill must be at most 1 token per microsecond: lower tokens or lengthen interval"
 type Refill struct {
 	// tokens is how many tokens are added over one interval: 1 to 1000000000.
 	// +kubebuilder:validation:Minimum=1

@@ -7,7 +7,6 @@ type RequestMatch struct {
 	// methods are HTTP methods, any of which fits. 1 to 16. Absent: every method.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=32
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Z][A-Z0-9_-]*$')",message="must be an HTTP method in upper case, such as GET; methods are compared letter by letter"
 	// +listType=set
@@ -54,7 +53,6 @@ type PathMatch struct {
 
 // HeaderName is the name of a header: letters, digits and !#$%&'*+-.^_|~ or a backquote. Upper and lower case are the same.
 //
-// +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+.^_`|~-]+$')",message="must be a header name: letters, digits and punctuation such as -, no colon and no space"
 // +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'host'",message="must not be Host: it is no header to a proxy, and limits don't tell hosts apart"

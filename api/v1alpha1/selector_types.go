@@ -26,7 +26,6 @@ type LabelValue string
 // +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0",message="values must hold at least one value when operator is In or NotIn, and none when it is Exists or DoesNotExist",fieldPath=".values"
 type LabelSelectorRequirement struct {
 	// key is the label's key, such as app or app.kubernetes.io/name.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="must be a label key: an optional DNS prefix and /, then up to 63 letters, digits, -, _ or ., such as app or app.kubernetes.io/name"
 	// +required

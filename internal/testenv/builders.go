@@ -61,8 +61,8 @@ func Asked(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.InjectAnnotation] = "true"
 }
 
-// Labelled gives a pod a label.
-func Labelled(key, value string) func(*corev1.Pod) {
+// WithLabel gives a pod a label.
+func WithLabel(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		if pod.Labels == nil {
 			pod.Labels = map[string]string{}

@@ -37,7 +37,7 @@ var _ = Describe("A test API server", Ordered, func() {
 
 	It("keeps the status that a built pod has", func(ctx SpecContext) {
 		pod := testenv.NewPod(environment.CreateNamespace(ctx, nil), "checkout", testenv.Asked,
-			testenv.Labelled("tier", "front"), testenv.WithSidecar("portero"), testenv.Ready)
+			testenv.WithLabel("tier", "front"), testenv.WithSidecar("portero"), testenv.Ready)
 		environment.CreatePod(ctx, pod)
 
 		stored := &corev1.Pod{}

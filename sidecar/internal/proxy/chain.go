@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/portero-dev/portero/internal/ratelimit"
+	"github.com/portero-dev/portero/sidecar/internal/answer"
+)
+
+// handler is one link of the chain.
+type handler func(w *response, r *http.Request)
+
+// handler composes what happens to a request, outermost first:
+//
+//   - enter wraps request and response, and looks after the connection when the answer came before the body's end;
+//   - clean takes out what is meant for this hop alone, so that limits see what the app will see, and no upgrade can open
+//     a way around them;
+//   - govern describes the request, takes the verdict, and answers when it is refused;
+//   - forward hands it to the app.
+//
+// Probes don't come here: the redirect leads them straight to the app.
+func (p *Proxy) handler(forward *forwarder) http.Handler {
+	return p.enter(clean(p.govern(forward.serve)))
+}
+
+func (p *Proxy) enter(next handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := &response{ResponseWriter: rw, proxy: p, peer: peerOf(r)}
+		defer w.leave()
+		if r.ContentLength == 0 || r.Body == nil {
+			next(w, r)
+			return
+		}
+		body := &requestBody{ReadCloser: r.Body}
+		w.body = body
+		if r.ProtoMajor == 1 {
+			// Answers may come while the body is on its way, without reading it first.
+			_ = http.NewResponseController(rw).EnableFullDuplex() // supported by every HTTP/1 server connection
+		}
+		copied := *r
+		copied.Body = body
+		next(w, &copied)
+		if r.ProtoMajor == 1 && !body.ended.Load() {
+			lingerOn(r.Context())
+		}
+	})
+}
+
+// peerOf is the address of the TCP peer, IPv4-mapped folded; the zero Addr when there is none.
+func peerOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return peer.Addr().Unmap().WithZone("")
+}
+
+// clean removes what Connection nominates, and offers to switch to another version of HTTP: behind such a switch further
+// requests would pass unseen.
+func clean(next handler) handler {
+	return func(w *response, r *http.Request) {
+		for _, line := range r.Header["Connection"] {
+			for name := range strings.SplitSeq(line, ",") {
+				switch name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name {
+				case "Upgrade", "Te", "Connection":
+				default:
+					r.Header.Del(name)
+				}
+			}
+		}
+		if offers, ok := r.Header["Upgrade"]; ok {
+			if kept := withoutHTTP(offers); kept == "" {
+				r.Header.Del("Upgrade")
+			} else {
+				r.Header["Upgrade"] = []string{kept}
+			}
+		}
+		next(w, r)
+	}
+}
+
+// withoutHTTP joins the protocols that don't carry HTTP requests of their own.
+func withoutHTTP(offers []string) string {
+	var kept []string
+	for _, line := range offers {
+		for offer := range strings.SplitSeq(line, ",") {
+			offer = strings.TrimSpace(offer)
+			protocol, _, _ := strings.Cut(strings.ToLower(offer), "/")
+			switch protocol {
+			case "", "h2c", "h2", "h3", "http", "tls":
+			default:
+				kept = append(kept, offer)
+			}
+		}
+	}
+	return strings.Join(kept, ", ")
+}
+
+func (p *Proxy) govern(next handler) handler {
+	return func(w *response, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			http.Error(w, "portero: CONNECT is not supported", http.StatusNotImplemented)
+			return
+		}
+		description := p.policies().Describe(&ratelimit.Request{
+			Method: r.Method, Path: rawPath(r), Host: r.Host, Header: r.Header, Peer: w.peer,
+		})
+		verdict := ratelimit.Verdict{}
+		switch {
+		case description.Deny != nil:
+			verdict = deny(description.Deny)
+		case len(description.Groups) > 0:
+			verdict = p.limiter.Decide(r.Context(), description.Groups)
+		case len(description.ShadowDenials) == 0:
+			next(w, r)
+			return
+		}
+		for _, denial := range description.ShadowDenials {
+			verdict.Limits = append(verdict.Limits, ratelimit.LimitResult{Limit: denial.Limit, Shadow: true, Remaining: unknown})
+		}
+		p.observer.Count(&verdict)
+		w.verdict = &verdict
+		if verdict.Outcome == ratelimit.Allowed {
+			next(w, r)
+			return
+		}
+		p.refuse(w, r, &verdict, description.Deny)
+	}
+}
+
+// unknown is the level of a bucket that was never asked.
+const unknown = -1
+
+func deny(denial *ratelimit.Denial) ratelimit.Verdict {
+	return ratelimit.Verdict{
+		Outcome: ratelimit.Denied,
+		By:      denial.Limit,
+		Limits:  []ratelimit.LimitResult{{Limit: denial.Limit, Remaining: unknown}},
+	}
+}
+
+// maxReadToKeep is the largest rest of a body that net/http reads to keep a connection (its maxPostHandlerReadBytes).
+const maxReadToKeep = 256 << 10
+
+func (p *Proxy) refuse(w *response, r *http.Request, verdict *ratelimit.Verdict, denial *ratelimit.Denial) {
+	if r.ProtoMajor == 1 && (r.ContentLength < 0 || r.ContentLength > maxReadToKeep) {
+		w.Header().Set("Connection", "close") // it will be: see lingerConn
+	}
+	if denial != nil {
+		answer.Refuse(w, r, verdict, denial.KeyPart)
+		return
+	}
+	answer.Refuse(w, r, verdict, nil)
+}
+
+// rawPath is the path as the client sent it, without the query.
+func rawPath(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		return path
+	}
+	return r.URL.EscapedPath() // of the absolute form, or *
+}

@@ -23,7 +23,8 @@ const (
 // Forever stands for every wait that a time.Duration can't hold, 292 years and more.
 const Forever = time.Duration(math.MaxInt64)
 
-// Params is the shape of a bucket. Its methods are pure, never allocate, and expect a shape that Validate accepts.
+// Params is the shape of a bucket. Its methods are pure and never allocate. They are exact for every shape that Validate
+// accepts, and beyond: a replica's share of a bucket may refill over an interval of up to 2^62 us.
 type Params struct {
 	Capacity     int64 // tokens, 1..1e9
 	RefillTokens int64 // tokens per interval, 1..1e9, at most one per microsecond

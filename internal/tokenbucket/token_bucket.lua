@@ -31,10 +31,18 @@ do
   local ALLOWED, STALE = 1, 2
 
   -- Redis hides the standard libraries while it loads this file, so the first call fetches these.
-  local floor, max, min, pack, unpack, sub, concat, format
+  local floor, max, min, pack, unpack, sub, format
   local function bind()
     floor, max, min = math.floor, math.max, math.min
-    pack, unpack, sub, concat, format = struct.pack, struct.unpack, string.sub, table.concat, string.format
+    pack, unpack, sub, format = struct.pack, struct.unpack, string.sub, string.format
+  end
+
+  -- The charges of the call at hand. Calls run one after the other, so all of them use the same tables: fresh ones would
+  -- cost more than all the rest.
+  local charges = {}
+  for i = 1, MAX_CHARGES do
+    charges[i] = { id = '', order = 0, capacity = 0, refill = 0, interval = 0, cost = 0, shadow = false,
+      tokens = 0, remainder = 0, updated = 0, allowed = false, stale = false, found = false }
   end
 
   -- divide gives floor((elapsed * refill + remainder) / interval) and what is left, by Horner's rule over base-128 digits
@@ -97,7 +105,15 @@ do
     return redis.error_reply('ERR malformed charges: ' .. what)
   end
 
-  -- parse gives the charges, or nil and an error reply.
+  local function find(id, count)
+    for i = 1, count do
+      if charges[i].id == id then
+        return charges[i]
+      end
+    end
+  end
+
+  -- parse reads the charges, and gives their number, or nil and an error reply.
   local function parse(blob)
     local count = (#blob - 1) / CHARGE_SIZE
     if sub(blob, 1, 1) ~= CHARGES_VERSION then
@@ -106,10 +122,9 @@ do
     if count < 1 or count > MAX_CHARGES or count ~= floor(count) then
       return nil, malformed('wrong length')
     end
-    local charges, seen = {}, {}
     for i = 1, count do
       local id, order, capacity, refill, interval, cost, shadow = unpack(CHARGE, blob, 2 + (i - 1) * CHARGE_SIZE)
-      if seen[id] then
+      if find(id, i - 1) then
         return nil, malformed('two charges of one limit')
       end
       if order >= EXACT then
@@ -125,17 +140,18 @@ do
       if shadow > 1 then
         return nil, malformed('unknown flags')
       end
-      seen[id] = i
-      charges[i] = { id = id, order = order, capacity = capacity, refill = refill, interval = interval, cost = cost,
-        shadow = shadow == 1 }
+      local c = charges[i]
+      c.id, c.order, c.capacity, c.refill, c.interval, c.cost = id, order, capacity, refill, interval, cost
+      c.shadow, c.stale, c.found = shadow == 1, false, false
     end
-    return charges, seen
+    return count
   end
 
-  -- load fills in the levels of the charges from their records, and gives the records of limits that are not asked, with
-  -- the time at which the last of them is full. Nil and an error reply if the string is none of ours.
-  local function load(key, charges, index, now)
-    local others, last_full = {}, 0
+  -- load fills in the levels of the charges from their records. It gives the records of limits that are not asked, those
+  -- that are not full yet, and the time at which the last of them is full. Nil and an error reply if the string is none
+  -- of ours.
+  local function load(key, count, now)
+    local others, last_full = '', 0
     local stored = redis.call('GET', key)
     if stored then
       if sub(stored, 1, 1) ~= STRING_VERSION or (#stored - 1) % RECORD_SIZE ~= 0 then
@@ -143,78 +159,75 @@ do
       end
       for at = 2, #stored, RECORD_SIZE do
         local id, order, capacity, refill, interval, tokens, remainder, updated = unpack(RECORD, stored, at)
-        local charge = charges[index[id]]
-        if not charge then
-          local level = refilled(tokens, remainder, updated, capacity, refill, interval, now)
-          if level < capacity then
-            others[#others + 1] = sub(stored, at, at + RECORD_SIZE - 1)
+        local c = find(id, count)
+        if not c then
+          if refilled(tokens, remainder, updated, capacity, refill, interval, now) < capacity then
+            others = others .. sub(stored, at, at + RECORD_SIZE - 1)
             last_full = max(last_full, full_us(tokens, updated, capacity, refill, interval))
           end
         else
-          if order > charge.order then
-            charge.stale = true
-            charge.order, charge.capacity, charge.refill, charge.interval = order, capacity, refill, interval
-          elseif interval ~= charge.interval then
+          if order > c.order then
+            c.stale, c.order, c.capacity, c.refill, c.interval = true, order, capacity, refill, interval
+          elseif interval ~= c.interval then
             remainder = 0 -- a part of a token means another time now
           end
-          charge.tokens, charge.remainder, charge.updated =
-            refilled(tokens, remainder, updated, charge.capacity, charge.refill, charge.interval, now)
+          c.found = true
+          c.tokens, c.remainder, c.updated = refilled(tokens, remainder, updated, c.capacity, c.refill, c.interval, now)
         end
       end
     end
-    for i = 1, #charges do
-      local charge = charges[i]
-      if not charge.tokens then
-        charge.tokens, charge.remainder, charge.updated = charge.capacity, 0, now
+    for i = 1, count do
+      local c = charges[i]
+      if not c.found then
+        c.tokens, c.remainder, c.updated = c.capacity, 0, now
       end
     end
     return others, last_full
   end
 
   -- decide charges what passes, and tells whether anything was charged.
-  local function decide(charges)
+  local function decide(count)
     local refused, charged = false, false
-    for i = 1, #charges do
-      local charge = charges[i]
-      charge.allowed = charge.tokens >= charge.cost
-      refused = refused or not (charge.allowed or charge.shadow)
+    for i = 1, count do
+      local c = charges[i]
+      c.allowed = c.tokens >= c.cost
+      refused = refused or not (c.allowed or c.shadow)
     end
-    for i = 1, #charges do
-      local charge = charges[i]
-      if charge.allowed and (charge.shadow or not refused) then
-        charge.tokens = charge.tokens - charge.cost
+    for i = 1, count do
+      local c = charges[i]
+      if c.allowed and (c.shadow or not refused) then
+        c.tokens = c.tokens - c.cost
         charged = true
       end
     end
     return charged
   end
 
-  local function save(key, charges, records, last_full)
-    for i = 1, #charges do
+  local function save(key, count, records, last_full)
+    for i = 1, count do
       local c = charges[i]
       if c.tokens < c.capacity then
-        records[#records + 1] =
-          pack(RECORD, c.id, c.order, c.capacity, c.refill, c.interval, c.tokens, c.remainder, c.updated)
+        records = records
+          .. pack(RECORD, c.id, c.order, c.capacity, c.refill, c.interval, c.tokens, c.remainder, c.updated)
         last_full = max(last_full, full_us(c.tokens, c.updated, c.capacity, c.refill, c.interval))
       end
     end
     -- An absolute expiry, on the clock that filled the records: a relative one would count from another reading of it.
     local expiry_ms = min(floor(last_full / 1000) + 1, EXACT - 1)
-    redis.call('SET', key, STRING_VERSION .. concat(records), 'PXAT', format('%.0f', expiry_ms))
+    redis.call('SET', key, STRING_VERSION .. records, 'PXAT', format('%.0f', expiry_ms))
   end
 
-  local function reply(charges, now)
-    local results = {}
-    for i = 1, #charges do
+  local function reply(count, now)
+    local results = ''
+    for i = 1, count do
       local c = charges[i]
       local flags = (c.allowed and ALLOWED or 0) + (c.stale and STALE or 0)
-      local result = pack(RESULT, flags, c.tokens, c.remainder, c.updated - now)
+      results = results .. pack(RESULT, flags, c.tokens, c.remainder, c.updated - now)
       if c.stale then
-        result = result .. pack(IN_FORCE, c.capacity, c.refill, c.interval)
+        results = results .. pack(IN_FORCE, c.capacity, c.refill, c.interval)
       end
-      results[i] = result
     end
-    return concat(results)
+    return results
   end
 
   redis.register_function(LIBRARY .. '_take', function(keys, args)
@@ -224,18 +237,18 @@ do
     if not pack then
       bind()
     end
-    local charges, index = parse(args[1])
-    if not charges then
-      return index
+    local count, problem = parse(args[1])
+    if not count then
+      return problem
     end
     local now = now_us()
-    local others, last_full = load(keys[1], charges, index, now)
+    local others, last_full = load(keys[1], count, now)
     if not others then
       return last_full
     end
-    if decide(charges) then
-      save(keys[1], charges, others, last_full)
+    if decide(count) then
+      save(keys[1], count, others, last_full)
     end
-    return reply(charges, now)
+    return reply(count, now)
   end)
 end

@@ -1,0 +1,18 @@
+package tokenbucket
+
+// LibraryWithClock is the library under another name, with another definition of now_us. All else is the same source.
+func LibraryWithClock(name, clock string) Source { return assemble(name, clock) }
+
+// DecodeResults reads a reply to the charges.
+func DecodeResults(packed []byte, charges []Charge) ([]ChargeResult, error) {
+	return decodeResults(packed, charges)
+}
+
+// NewTakeOf is a call of another library's function.
+func NewTakeOf(library, key string, charges []Charge) (*Take, error) {
+	take, err := NewTake(key, charges)
+	if err == nil {
+		take.Args()[1] = library + "_take"
+	}
+	return take, err
+}

@@ -41,7 +41,7 @@ type KeyPart struct {
 
 // HeaderKeyPart takes the value of a request header; repeated headers are joined by ", " in their order.
 type HeaderKeyPart struct {
-	// name is the header's name, in any case; never Host. 1 to 256 characters.
+	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer. 1 to 256 characters.
 	// +required
 	Name HeaderName `json:"name"`
 	// whenMissing says what happens when the header is absent or empty. Share: all such requests share one bucket; Skip:

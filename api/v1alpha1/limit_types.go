@@ -16,9 +16,11 @@ type Limit struct {
 	// +listType=atomic
 	// +optional
 	Matches []RequestMatch `json:"matches,omitempty"`
-	// keyParts together tell one bucket from another, such as one per API key. 1 to 8. Absent: one bucket for all requests.
+	// keyParts together tell one bucket from another, such as one per API key. 1 to 8, all different. Absent: one bucket for
+	// all requests.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.type == b.type && (a.type != 'Header' || !has(a.header) || !has(b.header) || a.header.name.lowerAscii() == b.header.name.lowerAscii())))",message="key parts must differ: the same type, or the same header, stands twice"
 	// +listType=atomic
 	// +optional
 	KeyParts []KeyPart `json:"keyParts,omitempty"`

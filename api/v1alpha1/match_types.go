@@ -34,10 +34,11 @@ const (
 	PathMatchRegularExpression PathMatchType = "RegularExpression"
 )
 
-// PathMatch compares the path of a request in normal form, without its query.
+// PathMatch compares the path of a request in normal form, without its query: percent-encodings that need not be are
+// decoded, empty and dot elements are resolved. The app receives what the client sent.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || self.value.startsWith('/')",message="value must start with / when type is Exact or PathPrefix",fieldPath=".value"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)|[?#]')",message="value must not hold //, ? or #, nor . or .. as an element, when type is Exact or PathPrefix: paths are compared in normal form and without the query, so it would never match",fieldPath=".value"
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)|[?#]')",message="value must be a path in normal form when type is Exact or PathPrefix: no //, ? or #, and neither . nor .. as an element",fieldPath=".value"
 // +kubebuilder:validation:XValidation:rule="self.type != 'RegularExpression' || '-'.matches(self.value) in [true, false]",message="value must be a regular expression in RE2 syntax when type is RegularExpression",fieldPath=".value"
 type PathMatch struct {
 	// type is Exact; PathPrefix: by whole elements, /api fits /api and /api/x, never /apiv2; or RegularExpression: RE2,
@@ -55,7 +56,7 @@ type PathMatch struct {
 //
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+.^_`|~-]+$')",message="must be a header name: letters, digits and punctuation such as -, no colon and no space"
-// +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'host'",message="must not be Host: it is no header to a proxy, and limits don't tell hosts apart"
+// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['host', 'transfer-encoding', 'trailer'])",message="must not be Host, Transfer-Encoding or Trailer: an HTTP server takes them out of a request's headers"
 type HeaderName string
 
 // HeaderMatchType says how a header match's value is compared.
@@ -78,7 +79,7 @@ type HeaderMatch struct {
 	// +kubebuilder:default=Exact
 	// +optional
 	Type HeaderMatchType `json:"type,omitempty"`
-	// name is the header's name, in any case; never Host. 1 to 256 characters.
+	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer. 1 to 256 characters.
 	// +required
 	Name HeaderName `json:"name"`
 	// value is what the header's value is compared with, 1 to 256 characters, case-sensitive.

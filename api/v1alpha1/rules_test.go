@@ -11,7 +11,7 @@ const (
 	labelKey    = "must be a label key: an optional DNS prefix and /"
 	labelValue  = "must be a label value: empty, or up to 63 letters, digits"
 	emptyMatch  = "a match must state at least one of methods, path and headers"
-	normalPath  = "value must not hold //, ? or #, nor . or .. as an element"
+	normalPath  = "value must be a path in normal form when type is Exact or PathPrefix"
 	regex       = "value must be a regular expression in RE2 syntax when type is RegularExpression"
 	headerName  = "must be a header name: letters, digits and punctuation such as -, no colon and no space"
 	grammar     = "must be one to four whole numbers with a unit each, of h, m, s and ms"
@@ -114,6 +114,7 @@ var _ = Describe("The API server", func() {
 		Entry("a header's name with a colon", set("spec.limits.0.matches.0.headers.0.name", "':authority'"), "spec.limits[0].matches[0].headers[0].name", headerName),
 		Entry("a header's name with a space", set("spec.limits.0.matches.0.headers.0.name", "X Plan"), "spec.limits[0].matches[0].headers[0].name", headerName),
 		Entry("the Host header", set("spec.limits.0.matches.0.headers.0.name", "HOST"), "spec.limits[0].matches[0].headers[0].name", "must not be Host"),
+		Entry("a header that servers take out", set("spec.limits.0.matches.0.headers.0.name", "transfer-encoding"), "spec.limits[0].matches[0].headers[0].name", "must not be Host, Transfer-Encoding or Trailer"),
 		Entry("a long header name", set("spec.limits.0.matches.0.headers.0.name", strings.Repeat("x", 257)), "spec.limits[0].matches[0].headers[0].name", "256"),
 		Entry("a header without a value", unset("spec.limits.0.matches.0.headers.0.value"), "spec.limits[0].matches[0].headers[0].value", "Required value"),
 		Entry("an empty header value", set("spec.limits.0.matches.0.headers.0.value", "''"), "spec.limits[0].matches[0].headers[0].value", "at least 1 chars"),
@@ -132,6 +133,8 @@ var _ = Describe("The API server", func() {
 		Entry("a long name", set("spec.limits.0.name", strings.Repeat("a", 64)), "spec.limits[0].name", "63"),
 		Entry("no key part", set("spec.limits.0.keyParts", "[]"), "spec.limits[0].keyParts", "at least 1 items"),
 		Entry("too many key parts", set("spec.limits.0.keyParts", repeat(9, "{type: Header, header: {name: X-%}}")), "spec.limits[0].keyParts", "at most 8 items"),
+		Entry("the same type of key part twice", set("spec.limits.0.keyParts", "[{type: ClientIP}, {type: ClientIP, clientIP: {whenMissing: Deny}}]"), "spec.limits[0].keyParts", "key parts must differ"),
+		Entry("the same header twice", set("spec.limits.0.keyParts", "[{type: Header, header: {name: X-A}}, {type: Header, header: {name: x-a}}]"), "spec.limits[0].keyParts", "key parts must differ"),
 		Entry("a key part without a type", unset("spec.limits.0.keyParts.1.type"), "spec.limits[0].keyParts[1].type", "Required value"),
 		Entry("a key part of an unknown type", set("spec.limits.0.keyParts.1", "{type: Body}"), "spec.limits[0].keyParts[1].type", `"Header", "ClientIP"`),
 		Entry("a Header part without a header", set("spec.limits.0.keyParts.0", "{type: Header}"), "spec.limits[0].keyParts[0].header", header),
@@ -197,6 +200,7 @@ var _ = Describe("The API server", func() {
 		Entry("Peer", set("spec.clientIP", "{type: Peer}")),
 		Entry("a single address as a CIDR", set("spec.clientIP.xForwardedFor.trustedProxies", "[10.42.7.1/32, '2001:db8::1/128']")),
 		Entry("no clientIP where no key part needs it", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"))),
+		Entry("two headers as key parts", set("spec.limits.0.keyParts", "[{type: Header, header: {name: X-A}}, {type: Header, header: {name: X-B}}]")),
 		Entry("a ClientIP part without its member", set("spec.limits.0.keyParts.1", "{type: ClientIP}")),
 		Entry("no exempt, no matches", all(unset("spec.exempt"), unset("spec.limits.0.matches"))),
 		Entry("an uncommon method", set("spec.limits.0.matches.0.methods", "[M-SEARCH, VERSION-CONTROL]")),

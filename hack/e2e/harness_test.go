@@ -153,7 +153,7 @@ func perKey(namespace string, capacity, tokens int64, interval portero.Duration)
 	return &portero.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "per-key", Namespace: namespace},
 		Spec: portero.RateLimitPolicySpec{
-			Selector: portero.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Selector: portero.LabelSelector{MatchLabels: map[string]portero.LabelValue{"app": "web"}},
 			Limits: []portero.Limit{{
 				Name:     "key",
 				KeyParts: []portero.KeyPart{{Type: portero.KeyPartHeader, Header: &portero.HeaderKeyPart{Name: "X-Api-Key"}}},

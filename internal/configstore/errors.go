@@ -41,8 +41,8 @@ func (e *FencedError) Error() string {
 // Is makes a FencedError an ErrFenced.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// classify puts the cause before an error of Redis or of the way to it.
-func classify(err error) error {
+// Classify puts the cause before an error of Redis or of the way to it.
+func Classify(err error) error {
 	if cause := causeOf(err); cause != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}

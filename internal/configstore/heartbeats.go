@@ -66,12 +66,12 @@ func (h *Heartbeats) Send(ctx context.Context, podUID string, heartbeat *bucketc
 	case errors.Is(err, redis.Nil), err == nil && revision == "":
 		sent.RevisionErr = fmt.Errorf("poll %s: %w", h.config, ErrLost)
 	case err != nil:
-		sent.RevisionErr = fmt.Errorf("poll %s: %w", h.config, classify(err))
+		sent.RevisionErr = fmt.Errorf("poll %s: %w", h.config, Classify(err))
 	default:
 		sent.Revision = revision
 	}
 	if err := stored.Err(); err != nil {
-		return sent, fmt.Errorf("send heartbeat: %w", classify(err))
+		return sent, fmt.Errorf("send heartbeat: %w", Classify(err))
 	}
 	return sent, nil
 }
@@ -93,7 +93,7 @@ func (h *Heartbeats) Read(ctx context.Context, podUIDs []string) (map[string]Bea
 	for pods := range slices.Chunk(podUIDs, readPods) {
 		reply, err := h.client.FCall(ctx, heartbeatsFunction, []string{h.key}, anySlice(pods)...).Slice()
 		if err != nil {
-			return nil, fmt.Errorf("read heartbeats: %w", classify(err))
+			return nil, fmt.Errorf("read heartbeats: %w", Classify(err))
 		}
 		if len(reply) != 1+len(pods) {
 			return nil, fmt.Errorf("read heartbeats: %d values for %d pods", len(reply), len(pods))
@@ -129,7 +129,7 @@ func parseBeat(value string, nowUS int64) Beat {
 func (h *Heartbeats) Prune(ctx context.Context, livingPodUIDs []string) (int, error) {
 	removed, err := h.client.FCall(ctx, pruneFunction, []string{h.key}, anySlice(livingPodUIDs)...).Int()
 	if err != nil {
-		return 0, fmt.Errorf("prune heartbeats: %w", classify(err))
+		return 0, fmt.Errorf("prune heartbeats: %w", Classify(err))
 	}
 	return removed, nil
 }

@@ -94,7 +94,7 @@ func (r *Reader) Revision(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read %s: %w", r.key, ErrLost)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", r.key, classify(err))
+		return "", fmt.Errorf("read %s: %w", r.key, Classify(err))
 	}
 	return revision, nil
 }
@@ -109,7 +109,7 @@ type content struct {
 func (r *Reader) read(ctx context.Context, fields []string) (content, error) {
 	reply, err := r.client.HMGet(ctx, r.key, append([]string{revisionField, digestsField}, fields...)...).Result()
 	if err != nil {
-		return content{}, fmt.Errorf("read %s: %w", r.key, classify(err))
+		return content{}, fmt.Errorf("read %s: %w", r.key, Classify(err))
 	}
 	if len(reply) != 2+len(fields) {
 		return content{}, fmt.Errorf("read %s: %d values for %d fields", r.key, len(reply), 2+len(fields))

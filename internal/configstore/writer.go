@@ -71,14 +71,14 @@ func (w *Writer) Publish(ctx context.Context, namespace string, publication Publ
 
 	// The index first: the sweep must find whatever a crash leaves behind.
 	if err := w.client.SAdd(ctx, w.instance.Namespaces(), namespace).Err(); err != nil {
-		return Published{}, fmt.Errorf("publish namespace %s: list it: %w", namespace, classify(err))
+		return Published{}, fmt.Errorf("publish namespace %s: list it: %w", namespace, Classify(err))
 	}
 	reply, err := w.client.FCall(ctx, publishFunction, []string{w.instance.Config(namespace)}, args...).Slice()
 	if err != nil {
 		if fenced := fencedBy(err, w.fence); fenced != nil {
 			err = fenced
 		}
-		return Published{}, fmt.Errorf("publish namespace %s: %w", namespace, classify(err))
+		return Published{}, fmt.Errorf("publish namespace %s: %w", namespace, Classify(err))
 	}
 	revision, changed, err := parsePublished(reply)
 	if err != nil {
@@ -144,7 +144,7 @@ func parsePublished(reply []any) (revision string, changed bool, err error) {
 func (w *Writer) Namespaces(ctx context.Context) ([]string, error) {
 	namespaces, err := w.client.SMembers(ctx, w.instance.Namespaces()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", classify(err))
+		return nil, fmt.Errorf("list namespaces: %w", Classify(err))
 	}
 	slices.Sort(namespaces)
 	return namespaces, nil
@@ -155,11 +155,11 @@ func (w *Writer) Namespaces(ctx context.Context) ([]string, error) {
 func (w *Writer) Remove(ctx context.Context, namespace string) error {
 	keys := []string{w.instance.Config(namespace), w.instance.Heartbeats(namespace)}
 	if err := w.client.Unlink(ctx, keys...).Err(); err != nil {
-		return fmt.Errorf("remove namespace %s: %w", namespace, classify(err))
+		return fmt.Errorf("remove namespace %s: %w", namespace, Classify(err))
 	}
 	// The index last: what a crash leaves behind must be found again.
 	if err := w.client.SRem(ctx, w.instance.Namespaces(), namespace).Err(); err != nil {
-		return fmt.Errorf("remove namespace %s: unlist it: %w", namespace, classify(err))
+		return fmt.Errorf("remove namespace %s: unlist it: %w", namespace, Classify(err))
 	}
 	return nil
 }

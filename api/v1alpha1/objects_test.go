@@ -1,9 +1,11 @@
 package v1alpha1_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/portero-dev/portero/api/v1alpha1"
+	"github.com/portero-dev/portero/internal/translator"
 )
 
 // valid states every field that a user can set. It is text and not a Go value, so that a mutation can also be what Go's
@@ -159,4 +164,22 @@ func causes(ctx SpecContext, change change) []string {
 		}
 	}
 	return causes
+}
+
+// translate tells what the translator has against the valid policy with a change, had it been stored.
+func translate(change change) error {
+	GinkgoHelper()
+	policy := parse(valid)
+	policy.SetUID("5c3f")
+	policy.SetGeneration(1)
+	policy.SetCreationTimestamp(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	change(policy.Object)
+	text, err := policy.MarshalJSON()
+	Expect(err).NotTo(HaveOccurred())
+	typed := &v1alpha1.RateLimitPolicy{}
+	if err := json.Unmarshal(text, typed); err != nil {
+		return err // the client could not have read it
+	}
+	_, err = translator.Translate(typed)
+	return err
 }

@@ -22,17 +22,6 @@ const (
 	whenMissingSkip  = "Skip"
 	whenMissingDeny  = "Deny"
 
-	maxLimits   = 16
-	maxKeyParts = 8
-	maxTokens   = 1_000_000_000
-	// maxOrder keeps a record's order exact in Lua, whose numbers are doubles.
-	maxOrder = 1<<53 - 1
-
-	minIntervalUS = 1_000
-	maxIntervalUS = 366 * 24 * 3600 * 1_000_000
-	minTimeoutUS  = 1_000
-	maxTimeoutUS  = 1_000_000
-
 	// maxFieldInteger is the largest integer of a structured field (RFC 9651).
 	maxFieldInteger = 999_999_999_999_999
 )
@@ -65,18 +54,26 @@ func invalid(field string, err error) error { return &InvalidError{Field: field,
 // which compiles only to check, passes nil. The record is borrowed and must not change afterwards. Every error is an
 // *InvalidError.
 func Compile(rec *bucketconfig.Record, keySecret []byte) (*Policy, error) {
-	p := &Policy{Record: rec, secret: keySecret}
-	if err := p.compile(); err != nil {
+	c := compiler{policy: &Policy{Record: rec, secret: keySecret}, expressionBudget: bucketconfig.MaxRegexProgram}
+	if err := c.compile(); err != nil {
 		var ie *InvalidError
 		if errors.As(err, &ie) {
 			ie.Policy = rec.Name
 		}
 		return nil, err
 	}
-	return p, nil
+	return c.policy, nil
 }
 
-func (p *Policy) compile() error {
+// compiler fills a policy.
+type compiler struct {
+	policy *Policy
+	// expressionBudget is how many instructions further regular expressions may have.
+	expressionBudget int
+}
+
+func (c *compiler) compile() error {
+	p := c.policy
 	rec := p.Record
 	if err := checkRecord(rec); err != nil {
 		return err
@@ -85,11 +82,11 @@ func (p *Policy) compile() error {
 	if p.clientIP, err = compileClientIP(rec.ClientIP); err != nil {
 		return err
 	}
-	if p.exempt, err = compileMatches("exempt", rec.Exempt); err != nil {
+	if p.exempt, err = c.matches("exempt", rec.Exempt); err != nil {
 		return err
 	}
 	for i := range rec.Limits {
-		limit, err := p.compileLimit(&rec.Limits[i])
+		limit, err := c.limit(&rec.Limits[i])
 		if err != nil {
 			var ie *InvalidError
 			if errors.As(err, &ie) {
@@ -113,11 +110,11 @@ func checkRecord(rec *bucketconfig.Record) error {
 		return invalid("kind", errors.New("is empty"))
 	case !isFieldName(rec.Name):
 		return invalid("name", fmt.Errorf("%q: must be a DNS subdomain", rec.Name))
-	case rec.Order < 1 || rec.Order > maxOrder:
-		return invalid("order", fmt.Errorf("%d: must be 1 to %d", rec.Order, int64(maxOrder)))
-	case len(rec.Limits) < 1 || len(rec.Limits) > maxLimits:
-		return invalid("limits", fmt.Errorf("has %d entries: must be 1 to %d", len(rec.Limits), maxLimits))
-	case rec.Store.TimeoutUS < minTimeoutUS || rec.Store.TimeoutUS > maxTimeoutUS:
+	case rec.Order < 1 || rec.Order > bucketconfig.MaxOrder:
+		return invalid("order", fmt.Errorf("%d: must be 1 to %d", rec.Order, int64(bucketconfig.MaxOrder)))
+	case len(rec.Limits) < 1 || len(rec.Limits) > bucketconfig.MaxLimits:
+		return invalid("limits", fmt.Errorf("has %d entries: must be 1 to %d", len(rec.Limits), bucketconfig.MaxLimits))
+	case rec.Store.TimeoutUS < bucketconfig.MinTimeoutUS || rec.Store.TimeoutUS > bucketconfig.MaxTimeoutUS:
 		return invalid("store.timeout", fmt.Errorf("%dus: must be 1ms to 1s", rec.Store.TimeoutUS))
 	case !slices.Contains([]string{"Local", "Open", "Closed"}, rec.Store.OnFailure):
 		return invalid("store.onFailure", fmt.Errorf("%q: must be Local, Open or Closed", rec.Store.OnFailure))
@@ -142,7 +139,8 @@ func isFieldName(name string) bool {
 	return true
 }
 
-func (p *Policy) compileLimit(config *bucketconfig.Limit) (*Limit, error) {
+func (c *compiler) limit(config *bucketconfig.Limit) (*Limit, error) {
+	p := c.policy
 	limit := &Limit{
 		Policy:        p,
 		Config:        config,
@@ -158,7 +156,7 @@ func (p *Policy) compileLimit(config *bucketconfig.Limit) (*Limit, error) {
 	}
 	limit.WindowSeconds = windowSeconds(&config.Bucket)
 	var err error
-	if limit.matches, err = compileMatches("matches", config.Matches); err != nil {
+	if limit.matches, err = c.matches("matches", config.Matches); err != nil {
 		return nil, err
 	}
 	return limit, p.addToKeySet(limit)
@@ -167,11 +165,11 @@ func (p *Policy) compileLimit(config *bucketconfig.Limit) (*Limit, error) {
 func checkBucket(c *bucketconfig.Limit) error {
 	b := c.Bucket
 	switch {
-	case b.Capacity < 1 || b.Capacity > maxTokens:
-		return invalid("bucket.capacity", fmt.Errorf("%d: must be 1 to %d", b.Capacity, maxTokens))
-	case b.RefillTokens < 1 || b.RefillTokens > maxTokens:
-		return invalid("bucket.refill.tokens", fmt.Errorf("%d: must be 1 to %d", b.RefillTokens, maxTokens))
-	case b.RefillIntervalUS < minIntervalUS || b.RefillIntervalUS > maxIntervalUS:
+	case b.Capacity < 1 || b.Capacity > bucketconfig.MaxCapacity:
+		return invalid("bucket.capacity", fmt.Errorf("%d: must be 1 to %d", b.Capacity, bucketconfig.MaxCapacity))
+	case b.RefillTokens < 1 || b.RefillTokens > bucketconfig.MaxCapacity:
+		return invalid("bucket.refill.tokens", fmt.Errorf("%d: must be 1 to %d", b.RefillTokens, bucketconfig.MaxCapacity))
+	case b.RefillIntervalUS < bucketconfig.MinIntervalUS || b.RefillIntervalUS > bucketconfig.MaxIntervalUS:
 		return invalid("bucket.refill.interval", fmt.Errorf("%dus: must be 1ms to 366 days", b.RefillIntervalUS))
 	case b.RefillTokens > b.RefillIntervalUS:
 		return invalid("bucket.refill", fmt.Errorf("%d tokens per %dus: must be at most 1 token per microsecond", b.RefillTokens, b.RefillIntervalUS))
@@ -206,8 +204,8 @@ func limitID(name string) uint64 {
 // addToKeySet checks a limit's key parts and puts it beside the limits with the same ones.
 func (p *Policy) addToKeySet(limit *Limit) error {
 	parts := slices.Clone(limit.Config.KeyParts)
-	if len(parts) > maxKeyParts {
-		return invalid("keyParts", fmt.Errorf("has %d entries: must be at most %d", len(parts), maxKeyParts))
+	if len(parts) > bucketconfig.MaxKeyParts {
+		return invalid("keyParts", fmt.Errorf("has %d entries: must be at most %d", len(parts), bucketconfig.MaxKeyParts))
 	}
 	for i, part := range parts {
 		field := fmt.Sprintf("keyParts[%d]", i)

@@ -11,10 +11,10 @@ import (
 	"github.com/portero-dev/portero/internal/bucketconfig"
 )
 
-func compileMatches(field string, matches []bucketconfig.Match) ([]matcher, error) {
+func (c *compiler) matches(field string, matches []bucketconfig.Match) ([]matcher, error) {
 	var compiled []matcher
 	for i := range matches {
-		m, err := compileMatch(fmt.Sprintf("%s[%d]", field, i), &matches[i])
+		m, err := c.match(fmt.Sprintf("%s[%d]", field, i), &matches[i])
 		if err != nil {
 			return nil, err
 		}
@@ -23,7 +23,7 @@ func compileMatches(field string, matches []bucketconfig.Match) ([]matcher, erro
 	return compiled, nil
 }
 
-func compileMatch(field string, m *bucketconfig.Match) (matcher, error) {
+func (c *compiler) match(field string, m *bucketconfig.Match) (matcher, error) {
 	var compiled matcher
 	if len(m.Methods) == 0 && m.Path == nil && len(m.Headers) == 0 {
 		return compiled, invalid(field, errors.New("states nothing: an empty entry would fit every request; leave it out or state what fits"))
@@ -35,14 +35,14 @@ func compileMatch(field string, m *bucketconfig.Match) (matcher, error) {
 	}
 	compiled.methods = m.Methods
 	if m.Path != nil {
-		path, err := compilePath(field+".path", m.Path)
+		path, err := c.path(field+".path", m.Path)
 		if err != nil {
 			return compiled, err
 		}
 		compiled.path = path
 	}
 	for i := range m.Headers {
-		header, err := compileHeader(fmt.Sprintf("%s.headers[%d]", field, i), &m.Headers[i])
+		header, err := c.header(fmt.Sprintf("%s.headers[%d]", field, i), &m.Headers[i])
 		if err != nil {
 			return compiled, err
 		}
@@ -51,9 +51,9 @@ func compileMatch(field string, m *bucketconfig.Match) (matcher, error) {
 	return compiled, nil
 }
 
-func compilePath(field string, m *bucketconfig.StringMatch) (*valueMatcher, error) {
+func (c *compiler) path(field string, m *bucketconfig.StringMatch) (*valueMatcher, error) {
 	if m.Type == "RegularExpression" {
-		return compileExpression(field, m.Value)
+		return c.expression(field, m.Value)
 	}
 	if !strings.HasPrefix(m.Value, "/") {
 		return nil, invalid(field+".value", fmt.Errorf("%q: must start with a slash", m.Value))
@@ -71,7 +71,7 @@ func compilePath(field string, m *bucketconfig.StringMatch) (*valueMatcher, erro
 	return nil, invalid(field+".type", fmt.Errorf("%q: must be Exact, PathPrefix or RegularExpression", m.Type))
 }
 
-func compileHeader(field string, m *bucketconfig.HeaderMatch) (headerMatcher, error) {
+func (c *compiler) header(field string, m *bucketconfig.HeaderMatch) (headerMatcher, error) {
 	var compiled headerMatcher
 	if err := checkHeaderName(field+".name", m.Name); err != nil {
 		return compiled, err
@@ -86,7 +86,7 @@ func compileHeader(field string, m *bucketconfig.HeaderMatch) (headerMatcher, er
 	case "Prefix":
 		compiled.value = valueMatcher{kind: byPrefix, value: m.Value}
 	case "RegularExpression":
-		value, err := compileExpression(field, m.Value)
+		value, err := c.expression(field, m.Value)
 		if err != nil {
 			return compiled, err
 		}
@@ -97,19 +97,28 @@ func compileHeader(field string, m *bucketconfig.HeaderMatch) (headerMatcher, er
 	return compiled, nil
 }
 
-// compileExpression anchors an expression at both ends. It is parsed alone and written anew first: neither ")(" nor an
-// open \Q may reach the anchors.
-func compileExpression(field, expression string) (*valueMatcher, error) {
+// expression anchors an expression at both ends. It is parsed alone and written anew first: neither ")(" nor an open \Q may
+// reach the anchors. A short expression can be a huge program, so all of a policy share one budget.
+func (c *compiler) expression(field, expression string) (*valueMatcher, error) {
+	field += ".value"
 	if expression == "" {
-		return nil, invalid(field+".value", errors.New("is empty: state a regular expression"))
+		return nil, invalid(field, errors.New("is empty: state a regular expression"))
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil, invalid(field+".value", fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
+		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
 	}
-	compiled, err := regexp.Compile(`\A(?:` + parsed.String() + `)\z`)
+	anchored := `\A(?:` + parsed.String() + `)\z`
+	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return nil, invalid(field+".value", fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
+		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
+	}
+	if c.expressionBudget -= len(program.Inst); c.expressionBudget < 0 {
+		return nil, invalid(field, fmt.Errorf("%q: the policy's regular expressions together compile to more than %d instructions: use fewer or smaller repetitions", expression, bucketconfig.MaxRegexProgram))
+	}
+	compiled, err := regexp.Compile(anchored)
+	if err != nil {
+		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
 	}
 	return &valueMatcher{kind: byExpression, expression: compiled}, nil
 }

@@ -103,6 +103,10 @@ var _ = Describe("Compile", func() {
 		Entry("bad expression", limits(limit("a", matching(path("RegularExpression", "/(")))), `limit "a": matches[0].path.value: "/("`),
 		Entry("an expression that closes the anchor's group", exempt(path("RegularExpression", "/a)|(?:.*")), "exempt[0].path.value"),
 		Entry("empty expression", limits(limit("a", matching(path("RegularExpression", "")))), "matches[0].path.value: is empty"),
+		Entry("a short expression that is a huge program", exempt(path("RegularExpression", "/(abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz){1000}")), "exempt[0].path.value", "more than 50000 instructions"),
+		Entry("expressions that are huge together", limits(
+			limit("a", matching(path("RegularExpression", "/(abcdefghijklmnopqrstuvwxyz){1000}"))),
+			limit("b", matching(path("RegularExpression", "/(abcdefghijklmnopqrstuvwxyz){1000}")))), `limit "b": matches[0].path.value`),
 		Entry("bad expression of a header", limits(limit("a", matching(headerMatch("RegularExpression", "X-A", "[")))), "matches[0].headers[0].value"),
 		Entry("header type", limits(limit("a", matching(headerMatch("Suffix", "X-A", "a")))), `matches[0].headers[0].type: "Suffix"`),
 		Entry("empty header value", limits(limit("a", matching(headerMatch("Exact", "X-A", "")))), "matches[0].headers[0].value: is empty"),

@@ -104,7 +104,7 @@ func (s *keySet) tagOf(p *Policy, values *keyValues) string {
 	if len(s.parts) == 0 {
 		return s.tag
 	}
-	var array [2 + 4*maxKeyParts]string
+	var array [2 + 4*bucketconfig.MaxKeyParts]string
 	parts := append(array[:0], p.Record.Kind, p.Record.Name)
 	for i := range s.parts {
 		flag := present
@@ -120,7 +120,7 @@ func (s *keySet) tagOf(p *Policy, values *keyValues) string {
 type keyValues struct {
 	read    bool
 	missing uint16 // bit i: part i is missing, and value[i] empty
-	value   [maxKeyParts]string
+	value   [bucketconfig.MaxKeyParts]string
 }
 
 func (k *keyValues) fill(parts []bucketconfig.KeyPart, req *Request, ip *clientIP) {

@@ -42,8 +42,8 @@ func (p *Proxy) enter(next handler) http.Handler {
 		copied := *r
 		copied.Body = body
 		next(w, &copied)
-		if r.ProtoMajor == 1 && !body.ended.Load() {
-			lingerOn(r.Context())
+		if r.ProtoMajor == 1 && !w.tunnel {
+			w.settle(r)
 		}
 	})
 }
@@ -141,12 +141,9 @@ func deny(denial *ratelimit.Denial) ratelimit.Verdict {
 	}
 }
 
-// maxReadToKeep is the largest rest of a body that net/http reads to keep a connection (its maxPostHandlerReadBytes).
-const maxReadToKeep = 256 << 10
-
 func (p *Proxy) refuse(w *response, r *http.Request, verdict *ratelimit.Verdict, denial *ratelimit.Denial) {
-	if r.ProtoMajor == 1 && (r.ContentLength < 0 || r.ContentLength > maxReadToKeep) {
-		w.Header().Set("Connection", "close") // it will be: see lingerConn
+	if r.ProtoMajor == 1 && !smallBody(r) {
+		w.Header().Set("Connection", "close") // it will be: see settle
 	}
 	if denial != nil {
 		answer.Refuse(w, r, verdict, denial.KeyPart)

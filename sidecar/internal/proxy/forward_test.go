@@ -263,6 +263,8 @@ var _ = Describe("Forwarding", func() {
 				_, err = clientOf(major).Do(req)
 				Expect(err).To(HaveOccurred())
 				Eventually(gone).WithTimeout(patience).Should(BeClosed())
+				Expect(g.Shutdown(ctx)).To(Succeed(), "nothing hangs")
+				Expect(string(g.logs.Contents())).NotTo(ContainSubstring("upstream does not answer"))
 			})
 
 			It("answers 502 in few words when the app is down", func(ctx SpecContext) {
@@ -289,6 +291,38 @@ var _ = Describe("Forwarding", func() {
 		})
 	}
 
+	It("logs once that the app is down, and once that it is back", func(ctx SpecContext) {
+		listener := listen()
+		address := listener.Addr().String()
+		Expect(listener.Close()).To(Succeed())
+		g := startGate(address)
+		client := clientOf(1)
+		for range 3 {
+			Expect(get(ctx, client, g.url("/")).StatusCode).To(Equal(http.StatusBadGateway))
+		}
+		startAppOn(address, ok)
+		for range 3 {
+			Expect(get(ctx, client, g.url("/")).StatusCode).To(Equal(http.StatusOK))
+		}
+		logs := string(g.logs.Contents())
+		Expect(strings.Count(logs, "upstream does not answer")).To(Equal(1))
+		Expect(strings.Count(logs, "upstream answers again")).To(Equal(1))
+	})
+
+	It("keeps serving a client whose body the app did not read", func(ctx SpecContext) {
+		g := startGate(startRawApp(func(conn net.Conn, in *bufio.Reader) {
+			readHead(in)
+			_, _ = io.WriteString(conn, "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n")
+			_, _ = io.Copy(io.Discard, in)
+		}))
+		client := clientOf(1)
+		for _, size := range []int64{1, 100_000, 1 << 20} {
+			res := do(ctx, client, http.MethodPost, g.url("/"), io.LimitReader(zeros{}, size))
+			Expect(res.StatusCode).To(Equal(http.StatusUnauthorized))
+			Expect(bodyOf(res)).To(Equal("no"))
+		}
+	})
+
 	It("answers 400 to a body that is none", func(ctx SpecContext) {
 		g := startGate(startApp(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 		conn, in := dial(ctx, g)
@@ -314,16 +348,6 @@ var _ = Describe("Forwarding", func() {
 })
 
 var _ = Describe("Upgrades", func() {
-	echo := func(w http.ResponseWriter, r *http.Request) {
-		conn, brw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
-		_, _ = io.Copy(conn, brw)
-	}
-
 	It("cost one verdict, then bytes flow", func(ctx SpecContext) {
 		g := startGate(startApp(echo), policy("a"))
 		conn, in := dial(ctx, g)

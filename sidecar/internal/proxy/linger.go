@@ -9,16 +9,63 @@ import (
 	"time"
 )
 
-// lingerTimeout bounds how long a connection takes in what its client still sends after the answer.
-const lingerTimeout = 10 * time.Second
+const (
+	// lingerTimeout bounds how long a connection takes in what its client still sends after the answer.
+	lingerTimeout = 10 * time.Second
+	// maxSmallBody is the largest body that is read to its end after the answer, so that the connection can be kept.
+	maxSmallBody = 256 << 10
+)
+
+// longPast is a deadline that lets reads give what is buffered and no more.
+var longPast = time.Unix(1, 0)
+
+// smallBody says whether the rest of a request's body is worth reading to keep the connection.
+func smallBody(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLength <= maxSmallBody }
+
+// settle ends an HTTP/1 request whose handler is done, but whose body may not have been read to its end. Either it is read
+// now, and the connection kept; or the connection is closed after the answer, and lingers. This can't be left to
+// net/http: in full duplex it reads the rest when it expects no further read, and the next request panics.
+func (w *response) settle(r *http.Request) {
+	if w.body.ended.Load() {
+		return
+	}
+	rc := http.NewResponseController(w.ResponseWriter)
+	if r.Header.Get("Expect") == "" || w.body.begun.Load() { // else a read would ask the client for the body
+		deadline := longPast
+		if smallBody(r) && w.Header().Get("Content-Length") != "" {
+			// The answer is complete; it goes out before anyone waits.
+			if rc.Flush() == nil {
+				deadline = time.Now().Add(lingerTimeout)
+			}
+		}
+		_ = rc.SetReadDeadline(deadline) // fails only on a closed connection, and then so does the read
+		_, _ = io.CopyN(io.Discard, w.body, maxSmallBody+1)
+		if w.body.ended.Load() {
+			_ = rc.SetReadDeadline(time.Time{})
+			return
+		}
+	}
+	if conn, ok := r.Context().Value(connKey{}).(*lingerConn); ok {
+		conn.linger.Store(true)
+	}
+}
 
 // lingerConn closes a connection so that an answer which came before the end of the request's body is readable: a TCP
 // stack that gets data for a closed socket resets the connection, and the reset overtakes the answer. So after the
 // answer and our end of stream, what the client sends is read and dropped for a while.
 type lingerConn struct {
 	*net.TCPConn
+	// linger ends reading for the server, which then closes, and makes Close linger.
 	linger atomic.Bool
 	forced *atomic.Bool
+}
+
+// Read is at its end for the server once the connection is to linger.
+func (c *lingerConn) Read(p []byte) (int, error) {
+	if c.linger.Load() {
+		return 0, io.EOF
+	}
+	return c.TCPConn.Read(p)
 }
 
 // Close may be called again while the first call lingers; that cuts it short.
@@ -56,18 +103,4 @@ type connKey struct{}
 // withConn lets a request's context lead to its connection.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
-}
-
-// lingerOn makes the connection of a request linger, should the server close it now.
-func lingerOn(ctx context.Context) {
-	if conn, ok := ctx.Value(connKey{}).(*lingerConn); ok {
-		conn.linger.Store(true)
-	}
-}
-
-// forgetLinger takes that back once the server has read the rest of the body itself and kept the connection.
-func forgetLinger(conn net.Conn, state http.ConnState) {
-	if c, ok := conn.(*lingerConn); ok && state == http.StateIdle {
-		c.linger.Store(false)
-	}
 }

@@ -90,7 +90,6 @@ func (p *Proxy) Serve(listener net.Listener, upstream string) error {
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return p.base },
 		ConnContext:                  withConn,
-		ConnState:                    forgetLinger,
 		ErrorLog:                     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP1(true)

@@ -124,11 +124,15 @@ func (w *response) leave() {
 // the handler looks.
 type requestBody struct {
 	io.ReadCloser
+	begun  atomic.Bool
 	ended  atomic.Bool // to its end
 	failed atomic.Bool // the client broke off, or sent what is no body
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
+	if !b.begun.Load() {
+		b.begun.Store(true)
+	}
 	n, err := b.ReadCloser.Read(p)
 	switch err {
 	case nil:

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/localbucket"
@@ -105,6 +106,7 @@ type gate struct {
 	counted *counted
 	addr    string
 	served  chan error
+	logs    *gbytes.Buffer
 }
 
 func (g *gate) url(path string) string { return "http://" + g.addr + path }
@@ -112,13 +114,14 @@ func (g *gate) url(path string) string { return "http://" + g.addr + path }
 // startGate starts a proxy on loopback before an app, with these policies.
 func startGate(upstream string, policies ...*ratelimit.Policy) *gate {
 	GinkgoHelper()
-	g := &gate{limiter: &local{levels: map[string]localbucket.Level{}}, counted: &counted{}, served: make(chan error, 1)}
+	g := &gate{limiter: &local{levels: map[string]localbucket.Level{}}, counted: &counted{}, served: make(chan error, 1), logs: gbytes.NewBuffer()}
 	set := ratelimit.NewSet(policies...)
-	g.Proxy = proxy.New(g.limiter, func() *ratelimit.Set { return set }, g.counted, slog.New(slog.NewTextHandler(GinkgoWriter, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	g.Proxy = proxy.New(g.limiter, func() *ratelimit.Set { return set }, g.counted, slog.New(slog.NewTextHandler(io.MultiWriter(GinkgoWriter, g.logs), &slog.HandlerOptions{Level: slog.LevelDebug})))
 	listener := listen()
 	g.addr = listener.Addr().String()
 	go func() { g.served <- g.Serve(listener, upstream) }()
 	DeferCleanup(func() {
+		Expect(string(g.logs.Contents())).NotTo(ContainSubstring("panic"))
 		ended, cancel := context.WithCancel(context.TODO())
 		cancel() // cuts off what a failed test left open
 		_ = g.Shutdown(ended)
@@ -136,10 +139,16 @@ func listen() net.Listener {
 // startApp serves a handler over HTTP/1.1 and HTTP/2 without TLS, as apps behind the proxy do.
 func startApp(handler http.HandlerFunc) string {
 	GinkgoHelper()
+	return startAppOn("127.0.0.1:0", handler)
+}
+
+func startAppOn(address string, handler http.HandlerFunc) string {
+	GinkgoHelper()
 	server := &http.Server{Handler: handler, Protocols: new(http.Protocols), ReadHeaderTimeout: patience, DisableGeneralOptionsHandler: true}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
-	listener := listen()
+	listener, err := net.Listen("tcp", address)
+	Expect(err).NotTo(HaveOccurred())
 	go func() { _ = server.Serve(listener) }()
 	DeferCleanup(server.Close)
 	return listener.Addr().String()

@@ -19,7 +19,9 @@ var valid = tokenbucket.Charge{ID: 1, Params: slow, Cost: 1}
 // packed are the arguments of a valid call, to be broken.
 func packed(charges ...tokenbucket.Charge) []byte {
 	call, err := tokenbucket.NewTake("key", charges)
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		panic(err) // fuzz targets call this too
+	}
 	return append([]byte(nil), call.Args()[4].([]byte)...)
 }
 

@@ -22,6 +22,7 @@ kubernetes_ip=10.96.0.1
 dns_ip=10.96.0.10
 dns_ip6=fd00:10:96::a
 redis_nodes=6
+redis_masters=3
 redis_port=6379
 redis_user=portero-admin
 redis_ip() { echo "172.30.0.$((10 + $1))"; }

@@ -48,11 +48,15 @@ CONF
 
 redis_answers() { [ "$(redis_cli -h "$(redis_ip "$1")" -p "$redis_port" ping)" = PONG ]; }
 
+launch_redis_node() { launch "redis-$1" redis-server "$cluster_dir/redis/$1/redis.conf"; }
+
+await_redis_node() { wait_for 30 "Redis node $1, see $cluster_dir/log/redis-$1" redis_answers "$1"; }
+
 # start_redis_node N: a restarted node finds its cluster again by its nodes.conf; its data, users and functions are gone.
 start_redis_node() {
   if running "redis-$1"; then return 0; fi
-  launch "redis-$1" redis-server "$cluster_dir/redis/$1/redis.conf"
-  wait_for 10 "Redis node $1, see $cluster_dir/log/redis-$1" redis_answers "$1"
+  launch_redis_node "$1"
+  await_redis_node "$1"
 }
 
 stopped() { ! running "$1"; }
@@ -80,11 +84,45 @@ redis_settled() {
   done
 }
 
+# tell_redis_node N: sends the commands on stdin, and fails unless each is answered OK.
+tell_redis_node() {
+  local answers
+  answers="$(redis_cli -h "$(redis_ip "$1")" -p "$redis_port")"
+  if grep -vx -e OK -e '' <<<"$answers" >&2; then return 1; fi
+}
+
+# claim_slots N: an epoch for each node, which it takes only before it knows another, and a share of the slots for each master.
+claim_slots() {
+  {
+    echo "cluster set-config-epoch $1"
+    if [ "$1" -le "$redis_masters" ]; then
+      echo "cluster addslotsrange $((16384 * ($1 - 1) / redis_masters)) $((16384 * $1 / redis_masters - 1))"
+    fi
+  } | tell_redis_node "$1"
+}
+
+# meet_others N: each node is told of all others, so that nobody waits for gossip.
+meet_others() {
+  local other
+  for other in $(seq "$redis_nodes"); do [ "$other" = "$1" ] || echo "cluster meet $(redis_ip "$other") $redis_port"; done | tell_redis_node "$1"
+}
+
+redis_replicates() {
+  local id
+  id="$(redis_cli -h "$(redis_ip $(($1 - redis_masters)))" -p "$redis_port" cluster myid)"
+  redis_cli -h "$(redis_ip "$1")" -p "$redis_port" cluster replicate "$id" | grep -x OK
+}
+
+redis_synced() { redis_cli -h "$(redis_ip "$1")" -p "$redis_port" info replication | tr -d '\r' | grep -x master_link_status:up; }
+
 start_redis() {
-  local n addrs=()
+  local n
   configure_redis
-  for_redis_nodes start_redis_node
-  for n in $(seq "$redis_nodes"); do addrs+=("$(redis_ip "$n"):$redis_port"); done
-  redis_cli --cluster create "${addrs[@]}" --cluster-replicas 1 --cluster-yes >"$cluster_dir/log/redis-create" 2>&1
-  wait_for 20 "the Redis Cluster, see $cluster_dir/log/redis-create" redis_settled
+  for_redis_nodes launch_redis_node
+  for_redis_nodes await_redis_node
+  for_redis_nodes claim_slots
+  for_redis_nodes meet_others
+  for n in $(seq $((redis_masters + 1)) "$redis_nodes"); do wait_for 20 "node $n to replicate" redis_replicates "$n"; done
+  for n in $(seq $((redis_masters + 1)) "$redis_nodes"); do wait_for 20 "node $n to be in sync" redis_synced "$n"; done
+  wait_for 20 "the Redis Cluster" redis_settled
 }

@@ -17,11 +17,14 @@ cluster curl curl
 LIST
 }
 
-# install_packages SET...: installs what is missing, and says so. No packaged service is started or left enabled.
+# known_package NAME: whether NAME is a set or a package of the list.
+known_package() { [ "$1" = all ] || package_list | cut -d' ' -f1,2 | tr ' ' '\n' | grep -qx -e "$1"; }
+
+# install_packages SET_OR_PACKAGE...: installs what is missing, and says so. No packaged service is started or left enabled.
 install_packages() {
   local wanted=" $* " set package proof missing=() policy=/usr/sbin/policy-rc.d
   while read -r set package proof; do
-    case "$wanted" in *" $set "* | *" all "*) ;; *) continue ;; esac
+    case "$wanted" in *" $set "* | *" $package "* | *" all "*) ;; *) continue ;; esac
     if ! command -v "$proof" >/dev/null && [ ! -e "$proof" ] && [ ! -e "/usr/sbin/$proof" ]; then missing+=("$package"); fi
   done < <(package_list)
   [ "${#missing[@]}" -gt 0 ] || return 0

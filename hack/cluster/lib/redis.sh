@@ -48,13 +48,12 @@ CONF
 
 redis_answers() { [ "$(redis_cli -h "$(redis_ip "$1")" -p "$redis_port" ping)" = PONG ]; }
 
-launch_redis_node() { launch "redis-$1" redis-server "$cluster_dir/redis/$1/redis.conf"; }
+# launch_redis_node N: a restarted node finds its cluster again by its nodes.conf; its data, users and functions are gone.
+launch_redis_node() { running "redis-$1" || launch "redis-$1" redis-server "$cluster_dir/redis/$1/redis.conf"; }
 
 await_redis_node() { wait_for 30 "Redis node $1, see $cluster_dir/log/redis-$1" redis_answers "$1"; }
 
-# start_redis_node N: a restarted node finds its cluster again by its nodes.conf; its data, users and functions are gone.
 start_redis_node() {
-  if running "redis-$1"; then return 0; fi
   launch_redis_node "$1"
   await_redis_node "$1"
 }
@@ -75,12 +74,13 @@ for_redis_nodes() {
 
 # redis_settled: every running master says ok and every slot is served.
 redis_settled() {
-  local n info
+  local n info want
   for n in $(seq "$redis_nodes"); do
     running "redis-$n" || continue
     info="$(redis_cli -h "$(redis_ip "$n")" -p "$redis_port" cluster info | tr -d '\r')"
-    grep -qx cluster_state:ok <<<"$info" && grep -qx cluster_slots_ok:16384 <<<"$info" && grep -qx "cluster_known_nodes:$redis_nodes" <<<"$info" ||
-      { echo "node $n: $(tr '\n' ' ' <<<"$info")"; return 1; }
+    for want in cluster_state:ok cluster_slots_ok:16384 "cluster_known_nodes:$redis_nodes"; do
+      grep -qx "$want" <<<"$info" || { echo "node $n lacks $want"; return 1; }
+    done
   done
 }
 

@@ -54,20 +54,21 @@ func (a *Admin) EnsureUser(ctx context.Context, namespace string, passwords ...s
 		return fmt.Errorf("user of namespace %s: a password is missing", namespace)
 	}
 	user := a.instance.User(namespace)
-	rules := a.userRules(namespace)
+	rules := append(a.userRules(namespace), "on")
 	for _, password := range passwords {
 		rules = append(rules, hashRule(password))
 	}
+	wanted, command := ruleSet(rules), append([]string{"reset"}, rules...)
 	err := a.visit(ctx, func(ctx context.Context, node node) error {
 		stored, err := storedRules(ctx, node, user)
 		if err != nil {
 			return err
 		}
-		if maps.Equal(stored, ruleSet(append(rules, "on"))) {
+		if maps.Equal(stored, wanted) {
 			return nil
 		}
 		// One command, so that no moment of a change lets in too many or nobody.
-		if err := node.ACLSetUser(ctx, user, append([]string{"reset", "on"}, rules...)...).Err(); err != nil {
+		if err := node.ACLSetUser(ctx, user, command...).Err(); err != nil {
 			return fmt.Errorf("set user: %w", err)
 		}
 		return saveUsers(ctx, node)

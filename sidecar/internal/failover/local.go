@@ -1,0 +1,210 @@
+package failover
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"github.com/portero-dev/portero/internal/localbucket"
+	"github.com/portero-dev/portero/internal/ratelimit"
+)
+
+const (
+	localShards = 64
+	// evictionTries is how many keys are looked at for a full bucket to evict, before a new key joins the overflow bucket.
+	evictionTries = 16
+	// maxSidecars keeps a share's interval within 64 bits.
+	maxSidecars = 100_000
+)
+
+// local holds this sidecar's share of each bucket: capacity and refill divided by the number of sidecars. It remembers the
+// shared level that was seen last, so that an outage starts from there and not from full.
+//
+// Memory is bounded. Only full buckets are forgotten, which changes nothing; when there are none, new keys share one
+// overflow bucket per limit, so that a flood of keys can't buy tokens.
+type local struct {
+	seed     maphash.Seed
+	perShard int
+	shards   [localShards]localShard
+	overflow localShard // by policy name
+}
+
+type localShard struct {
+	mu   sync.Mutex
+	keys map[string]*localKey
+}
+
+// localKey is the buckets of one policy for one set of key values.
+type localKey struct{ buckets []localBucket }
+
+type localBucket struct {
+	limit  uint64
+	shared bool // params and level are the shared bucket's
+	params localbucket.Params
+	level  localbucket.Level
+}
+
+func newLocal(maxKeys int) *local {
+	l := &local{seed: maphash.MakeSeed(), perShard: max(1, maxKeys/localShards)}
+	for i := range l.shards {
+		l.shards[i].keys = make(map[string]*localKey)
+	}
+	l.overflow.keys = make(map[string]*localKey)
+	return l
+}
+
+func (l *local) shard(tag string) *localShard {
+	return &l.shards[maphash.String(l.seed, tag)%localShards]
+}
+
+// saw remembers the shared levels of a verdict. A key that finds no room is not remembered.
+func (l *local) saw(group *ratelimit.Group, answers []ChargeAnswer, nowUS int64) {
+	shard := l.shard(group.Tag)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	key := shard.find(group.Tag, l.perShard, nowUS)
+	if key == nil {
+		return
+	}
+	for i, charge := range group.Charges {
+		bucket := key.bucket(charge.Limit.ID)
+		bucket.shared, bucket.params = true, answers[i].Params
+		bucket.level = answers[i].Level
+		bucket.level.UpdatedUS += nowUS
+	}
+}
+
+// decide appends this sidecar's own verdict on a group to results, and takes the tokens: all that the group's limits ask
+// for or nothing, shadow limits each as if alone.
+func (l *local) decide(results []ratelimit.LimitResult, group *ratelimit.Group, sidecars int, nowUS int64) []ratelimit.LimitResult {
+	shard := l.shard(group.Tag)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	key := shard.find(group.Tag, l.perShard, nowUS)
+	if key == nil {
+		l.overflow.mu.Lock()
+		defer l.overflow.mu.Unlock()
+		key = l.overflow.find(group.Policy.Record.Name, len(l.overflow.keys)+1, nowUS)
+	}
+
+	start, pass := len(results), true
+	for _, charge := range group.Charges {
+		bucket := key.bucket(charge.Limit.ID)
+		bucket.share(charge.Limit, max(1, sidecars), nowUS)
+		result := bucket.verdict(charge, nowUS)
+		pass = pass && (result.Allowed || result.Shadow)
+		results = append(results, result)
+	}
+	for i, charge := range group.Charges {
+		result := &results[start+i]
+		if result.Allowed && (pass || result.Shadow) {
+			bucket := key.bucket(charge.Limit.ID)
+			bucket.level = bucket.params.Spend(bucket.level, nowUS, charge.Cost)
+			result.Remaining = max(bucket.level.Tokens, 0)
+			result.NextToken = bucket.params.NextToken(bucket.level, nowUS)
+		}
+	}
+	return results
+}
+
+// find answers the key, making it when there is room, else nil.
+func (s *localShard) find(name string, limit int, nowUS int64) *localKey {
+	if key := s.keys[name]; key != nil {
+		return key
+	}
+	if len(s.keys) >= limit && !s.evict(nowUS) {
+		return nil
+	}
+	key := new(localKey)
+	s.keys[name] = key
+	return key
+}
+
+// evict forgets one key whose buckets are all full, in which no information is lost.
+func (s *localShard) evict(nowUS int64) bool {
+	tries := 0
+	for name, key := range s.keys { // in random order
+		if key.full(nowUS) {
+			delete(s.keys, name)
+			return true
+		}
+		if tries++; tries == evictionTries {
+			return false
+		}
+	}
+	return false
+}
+
+// full holds for a shared level too: a share fills in the same time as the whole.
+func (k *localKey) full(nowUS int64) bool {
+	for i := range k.buckets {
+		bucket := &k.buckets[i]
+		if bucket.params.At(bucket.level, nowUS).Tokens < bucket.params.Capacity {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *localKey) bucket(limit uint64) *localBucket {
+	for i := range k.buckets {
+		if k.buckets[i].limit == limit {
+			return &k.buckets[i]
+		}
+	}
+	k.buckets = append(k.buckets, localBucket{limit: limit})
+	return &k.buckets[len(k.buckets)-1]
+}
+
+// share brings the bucket to the present, as this sidecar's share of the limit.
+func (b *localBucket) share(limit *ratelimit.Limit, sidecars int, nowUS int64) {
+	params := shareOf(limit, sidecars)
+	switch {
+	case b.params == localbucket.Params{}: // never seen: a full bucket and a missing one are the same thing
+		b.level = params.Full(nowUS)
+	case b.shared:
+		b.level.Tokens, b.level.Remainder = floorDiv(b.level.Tokens, int64(sidecars)), 0
+	case b.params != params:
+		b.level = params.Adopt(b.params.At(b.level, nowUS), b.params)
+	}
+	b.shared, b.params = false, params
+	b.level = params.At(b.level, nowUS)
+}
+
+// shareOf is a limit's bucket divided by the number of sidecars, with room for one token at least. The refill is divided
+// by making its interval longer: exact, where a division of its tokens would lose up to one.
+func shareOf(limit *ratelimit.Limit, sidecars int) localbucket.Params {
+	bucket := limit.Config.Bucket
+	n := int64(min(sidecars, maxSidecars))
+	return localbucket.Params{
+		Capacity:     max(1, bucket.Capacity/n),
+		RefillTokens: bucket.RefillTokens,
+		IntervalUS:   bucket.RefillIntervalUS * n,
+	}
+}
+
+// verdict is what the bucket, brought to the present, says about a charge. A cost above the share passes from a full bucket, into
+// debt: refused it would never pass, however long the outage.
+func (b *localBucket) verdict(charge ratelimit.Charge, nowUS int64) ratelimit.LimitResult {
+	needed := min(charge.Cost, b.params.Capacity)
+	result := ratelimit.LimitResult{
+		Limit:     charge.Limit,
+		Shadow:    charge.Limit.Shadow,
+		Remaining: max(b.level.Tokens, 0),
+		NextToken: b.params.NextToken(b.level, nowUS),
+		Source:    ratelimit.FromLocal,
+	}
+	if charge.Cost > charge.Limit.Config.Bucket.Capacity {
+		return result // no wait helps
+	}
+	result.Wait, _ = b.params.Wait(b.level, nowUS, needed)
+	result.Allowed = result.Wait == 0
+	return result
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,143 @@
+package flusher
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/portero-dev/portero/internal/localbucket"
+	"github.com/portero-dev/portero/internal/ratelimit"
+	"github.com/portero-dev/portero/internal/tokenbucket"
+	"github.com/portero-dev/portero/sidecar/internal/failover"
+)
+
+// States of a call. Only a queued one can be sent or withdrawn, and only one of both happens.
+const (
+	queued uint32 = iota
+	sent
+	withdrawn
+)
+
+// call is one group's question on its way.
+type call struct {
+	state   atomic.Uint32
+	take    *tokenbucket.Take
+	index   int
+	answers chan<- failover.Answer
+}
+
+// newCall always makes a call that can answer. An error says that there is nothing to send: a charge is out of bounds.
+func newCall(key string, group *ratelimit.Group, index int, answers chan<- failover.Answer) (*call, error) {
+	c := &call{index: index, answers: answers}
+	charges := make([]tokenbucket.Charge, len(group.Charges))
+	for i, charge := range group.Charges {
+		bucket := &charge.Limit.Config.Bucket
+		charges[i] = tokenbucket.Charge{
+			ID:     charge.Limit.ID,
+			Order:  group.Policy.Record.Order,
+			Params: localbucket.Params{Capacity: bucket.Capacity, RefillTokens: bucket.RefillTokens, IntervalUS: bucket.RefillIntervalUS},
+			Cost:   charge.Cost,
+			Shadow: charge.Limit.Shadow,
+		}
+	}
+	var err error
+	c.take, err = tokenbucket.NewTake(key, charges)
+	return c, err
+}
+
+// Withdraw implements failover.Question.
+func (c *call) Withdraw() bool { return c.state.CompareAndSwap(queued, withdrawn) }
+
+// answer brings the answer; there is always room for it.
+func (c *call) answer(charges []failover.ChargeAnswer, err error) {
+	c.answers <- failover.Answer{Index: c.index, Charges: charges, Err: err}
+}
+
+// settle brings what became of a call that was sent.
+func (c *call) settle() {
+	results, err := c.take.Result()
+	if err != nil {
+		c.answer(nil, failed(err))
+		return
+	}
+	charges := make([]failover.ChargeAnswer, len(results))
+	for i := range results {
+		charges[i] = failover.ChargeAnswer{
+			Allowed: results[i].Allowed, Stale: results[i].Stale, Params: results[i].Params, Level: results[i].Level,
+		}
+	}
+	c.answer(charges, nil)
+}
+
+// kinds are the kinds of Redis' errors, by how they start.
+var kinds = []struct {
+	prefix string
+	kind   failover.Kind
+}{
+	{"NOPERM", failover.KindPermission},
+	{"ERR The user executing the script", failover.KindPermission},
+	{"NOAUTH", failover.KindAuth},
+	{"WRONGPASS", failover.KindAuth},
+	{"OOM", failover.KindMemory},
+	{"MOVED", failover.KindCluster},
+	{"ASK", failover.KindCluster},
+	{"TRYAGAIN", failover.KindCluster},
+	{"CROSSSLOT", failover.KindCluster},
+	{"CLUSTERDOWN", failover.KindCluster},
+	{"MASTERDOWN", failover.KindCluster},
+	{"LOADING", failover.KindCluster},
+	{"READONLY", failover.KindCluster},
+	{"NOREPLICAS", failover.KindCluster},
+	{"MISCONF", failover.KindCluster},
+	{"BUSY", failover.KindCluster},
+}
+
+// failed says in which way the store failed.
+func failed(err error) *failover.StoreError {
+	return &failover.StoreError{Kind: kindOf(err), Err: err}
+}
+
+func kindOf(err error) failover.Kind {
+	if tokenbucket.IsMissingFunction(err) {
+		return failover.KindMissingFunction
+	}
+	text := err.Error()
+	for _, known := range kinds {
+		if strings.HasPrefix(text, known.prefix) {
+			return known.kind
+		}
+	}
+	var fromRedis redis.Error
+	var fromNet net.Error
+	switch {
+	case errors.As(err, &fromRedis):
+		return failover.KindOther
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &fromNet) && fromNet.Timeout():
+		return failover.KindTimeout
+	case errors.As(err, &fromNet), errors.Is(err, io.EOF), errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, context.Canceled):
+		return failover.KindConnection
+	}
+	return failover.KindReply
+}
+
+// probe is a charge that is refused for ever, so that it changes nothing, by a record that no limit has.
+var probe = tokenbucket.Charge{Params: localbucket.Params{Capacity: 1, RefillTokens: 1, IntervalUS: localbucket.MinIntervalUS}, Cost: 2}
+
+// Probe implements failover.Store. It runs the function itself on a key that failed: a PING would be answered by a master
+// without the library, without memory, or without the rights.
+func (f *Flusher) Probe(ctx context.Context, place failover.Place) error {
+	take, err := tokenbucket.NewTake(place.Key, []tokenbucket.Charge{probe})
+	if err != nil {
+		return err
+	}
+	_ = f.options.Client.Process(ctx, take) // the outcome is in the result
+	if _, err = take.Result(); err != nil {
+		return failed(err)
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+package flusher
+
+// Queued is how many calls wait for a lane to a master.
+func (f *Flusher) Queued(master string) int {
+	q := f.queue(master)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.calls)
+}

@@ -1,0 +1,72 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portero-dev/portero/sidecar/internal/tally"
+)
+
+// collector reads at each scrape what other parts hold anyway.
+type collector struct {
+	sources     Sources
+	verdicts    *prometheus.Desc
+	breakers    *prometheus.Desc
+	fallback    *prometheus.Desc
+	generation  *prometheus.Desc
+	age         *prometheus.Desc
+	credentials *prometheus.Desc
+}
+
+func newCollector(sources Sources) *collector {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("portero_"+name, help, labels, nil)
+	}
+	return &collector{
+		sources:     sources,
+		verdicts:    describe("verdicts_total", "Verdicts by limit and result: allowed, denied or shadow_denied.", "namespace", "policy", "limit", "result"),
+		breakers:    describe("breaker_open", "1 while the verdicts of this master are local because it failed.", "master"),
+		fallback:    describe("fallback_active", "1 while verdicts of at least one master are local, or Redis was never reached."),
+		generation:  describe("config_generation", "Generation of each policy in force in this sidecar.", "policy"),
+		age:         describe("config_age_seconds", "Time since Redis last confirmed that the policies in force are current; absent before the first time."),
+		credentials: describe("credentials_present", "1 when the pod has Redis credentials; without any it knows no policy."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{c.verdicts, c.breakers, c.fallback, c.generation, c.age, c.credentials} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	c.sources.Tally.Each(func(name tally.Name, counts tally.Counts) {
+		for result, count := range map[string]uint64{"allowed": counts.Allowed, "denied": counts.Denied, "shadow_denied": counts.ShadowDenied} {
+			ch <- prometheus.MustNewConstMetric(c.verdicts, prometheus.CounterValue, float64(count), c.sources.Namespace, name.Policy, name.Limit, result)
+		}
+	})
+	for _, master := range c.sources.OpenMasters() {
+		gauge(c.breakers, 1, master)
+	}
+	gauge(c.fallback, number(c.sources.Fallback()))
+	for policy, generation := range c.sources.Generations() {
+		gauge(c.generation, float64(generation), policy)
+	}
+	if confirmed := c.sources.Confirmed(); !confirmed.IsZero() {
+		gauge(c.age, time.Since(confirmed).Seconds())
+	}
+	gauge(c.credentials, number(c.sources.Credentials()))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

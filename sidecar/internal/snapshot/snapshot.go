@@ -1,0 +1,198 @@
+// Package snapshot holds the policies in force for this pod, compiled, behind an atomic pointer, and keeps them current:
+// by what Redis pushes, by a poll as the safety net, and by the pod's labels.
+//
+// The sidecar's wiring imports it. What it can't read, decode or compile leaves the last good state in force; only a
+// config that names the policies and lacks one removes it.
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/configstore"
+	"github.com/portero-dev/portero/internal/ratelimit"
+)
+
+// Snapshot is what is in force. It is immutable.
+type Snapshot struct {
+	// Set is the policies that select this pod.
+	Set *ratelimit.Set
+	// Revision is of the config that was applied last; empty before the first.
+	Revision string
+	// Refused are the records that this sidecar can't use; an older good version may be in force.
+	Refused []bucketconfig.RefusedPolicy
+
+	shares map[string]int
+}
+
+// Sidecars is what a policy's fallback is divided by; 1 where nobody counted.
+func (s *Snapshot) Sidecars(policy string) int { return max(1, s.shares[policy]) }
+
+// Generations are the policies in force.
+func (s *Snapshot) Generations() map[string]int64 {
+	generations := make(map[string]int64)
+	for _, policy := range s.Set.Policies() {
+		generations[policy.Record.Name] = policy.Record.Generation
+	}
+	return generations
+}
+
+// Options are what a Keeper works with. All are required.
+type Options struct {
+	Log *slog.Logger
+	// Changed is called after each change of what is in force, or of its revision. It must not block.
+	Changed func()
+}
+
+// Keeper keeps the snapshot. It is safe for concurrent use.
+type Keeper struct {
+	options Options
+	current atomic.Pointer[Snapshot]
+	// confirmed is when Redis last told that the snapshot is current, in unix nanoseconds; 0 before the first time.
+	confirmed atomic.Int64
+	refresh   chan struct{}
+	tried     chan struct{} // closed when the config was read for the first time, or could not be
+	triedOnce sync.Once
+
+	mu        sync.Mutex // guards the rest, and changes of current
+	keySecret []byte
+	labels    map[string]string
+	kept      map[string]*kept
+}
+
+// kept is one policy of the namespace.
+type kept struct {
+	record *bucketconfig.Record // looked at last
+	policy *ratelimit.Policy    // the last good one; nil before the first
+	fault  error                // why record can't be compiled; nil when it can
+	reason string               // why what is stored can't be used; empty when it can
+}
+
+// New makes a Keeper with nothing in force.
+func New(options Options) *Keeper {
+	k := &Keeper{options: options, refresh: make(chan struct{}, 1), tried: make(chan struct{}), kept: make(map[string]*kept)}
+	k.current.Store(&Snapshot{Set: ratelimit.NewSet()})
+	return k
+}
+
+// Current is what is in force; never nil.
+func (k *Keeper) Current() *Snapshot { return k.current.Load() }
+
+// Tried is closed when the config was read for the first time, or reading it failed.
+func (k *Keeper) Tried() <-chan struct{} { return k.tried }
+
+// Confirmed is when Redis last told that the snapshot is current; zero before the first time.
+func (k *Keeper) Confirmed() time.Time {
+	if ns := k.confirmed.Load(); ns != 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Time{}
+}
+
+// SetLabels tells the pod's labels.
+func (k *Keeper) SetLabels(labels map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.labels != nil && maps.Equal(k.labels, labels) {
+		return
+	}
+	k.labels = maps.Clone(labels)
+	k.publish(k.Current().Revision, k.Current().shares)
+}
+
+// SetKeySecret tells the secret that keys the tags of buckets. Another one means other buckets.
+func (k *Keeper) SetKeySecret(secret []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if bytes.Equal(k.keySecret, secret) {
+		return
+	}
+	k.keySecret = bytes.Clone(secret)
+	for name, one := range k.kept {
+		if one.policy == nil {
+			continue
+		}
+		policy, err := ratelimit.Compile(one.policy.Record, k.keySecret)
+		if err != nil { // it compiled before; the secret has no part in that
+			k.options.Log.Error("policy can't be compiled with another key secret", "policy", name, "error", err)
+			continue
+		}
+		one.policy = policy
+	}
+	k.publish(k.Current().Revision, k.Current().shares)
+}
+
+// Apply brings into force what is stored. A policy that is not stored is gone; a record that can't be used leaves the last
+// good one of its policy.
+func (k *Keeper) Apply(stored *configstore.Snapshot) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name := range k.kept {
+		if _, stays := stored.Policies[name]; !stays {
+			delete(k.kept, name)
+		}
+	}
+	shares := make(map[string]int, len(stored.Policies))
+	for name, policy := range stored.Policies {
+		k.keep(name, policy)
+		shares[name] = policy.Share.Sidecars
+	}
+	k.publish(stored.Revision, shares)
+}
+
+func (k *Keeper) keep(name string, stored configstore.StoredPolicy) {
+	one := k.kept[name]
+	if one == nil {
+		one = new(kept)
+		k.kept[name] = one
+	}
+	if record := stored.Record; record != nil && record != one.record {
+		one.record = record
+		var policy *ratelimit.Policy
+		if policy, one.fault = ratelimit.Compile(record, k.keySecret); one.fault == nil {
+			one.policy = policy
+		}
+	}
+	reason := ""
+	if err := cmp.Or(stored.Err, one.fault); err != nil {
+		reason = err.Error()
+	}
+	if reason != "" && reason != one.reason {
+		k.options.Log.Error("record can't be used, the last good one stays", "policy", name, "error", reason)
+	}
+	one.reason = reason
+}
+
+// publish makes a snapshot of what is kept.
+func (k *Keeper) publish(revision string, shares map[string]int) {
+	next := &Snapshot{Revision: revision, shares: shares}
+	var selecting []*ratelimit.Policy
+	for _, name := range slices.Sorted(maps.Keys(k.kept)) {
+		one := k.kept[name]
+		if one.policy != nil && one.policy.SelectsPod(k.labels) {
+			selecting = append(selecting, one.policy)
+		}
+		if one.reason != "" {
+			next.Refused = append(next.Refused, bucketconfig.RefusedPolicy{Name: name, Reason: truncated(one.reason)})
+		}
+	}
+	next.Set = ratelimit.NewSet(selecting...)
+	k.current.Store(next)
+	k.options.Log.Info("policies in force", "revision", revision, "policies", next.Generations(), "refused", len(next.Refused))
+	k.options.Changed()
+}
+
+func truncated(reason string) string {
+	const longest = bucketconfig.MaxReason
+	if len(reason) <= longest {
+		return reason
+	}
+	return string(bytes.ToValidUTF8([]byte(reason[:longest]), nil))
+}

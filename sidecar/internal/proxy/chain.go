@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/ratelimit"
 	"github.com/portero-dev/portero/sidecar/internal/answer"
 )
@@ -35,14 +36,15 @@ func (p *Proxy) enter(next handler) http.Handler {
 		}
 		body := &requestBody{ReadCloser: r.Body}
 		w.body = body
-		if r.ProtoMajor == 1 {
+		if w.duplex = r.ProtoMajor == 1; w.duplex {
 			// Answers may come while the body is on its way, without reading it first.
 			_ = http.NewResponseController(rw).EnableFullDuplex() // supported by every HTTP/1 server connection
+			w.small = r.ContentLength > 0 && r.ContentLength <= maxSmallBody
 		}
 		copied := *r
 		copied.Body = body
 		next(w, &copied)
-		if r.ProtoMajor == 1 && !w.tunnel {
+		if w.duplex && !w.tunnel {
 			w.settle(r)
 		}
 	})
@@ -126,7 +128,11 @@ func (p *Proxy) govern(next handler) handler {
 			next(w, r)
 			return
 		}
-		p.refuse(w, r, &verdict, description.Deny)
+		var missing *bucketconfig.KeyPart
+		if description.Deny != nil {
+			missing = description.Deny.KeyPart
+		}
+		answer.Refuse(w, r, &verdict, missing)
 	}
 }
 
@@ -139,17 +145,6 @@ func deny(denial *ratelimit.Denial) ratelimit.Verdict {
 		By:      denial.Limit,
 		Limits:  []ratelimit.LimitResult{{Limit: denial.Limit, Remaining: unknown}},
 	}
-}
-
-func (p *Proxy) refuse(w *response, r *http.Request, verdict *ratelimit.Verdict, denial *ratelimit.Denial) {
-	if r.ProtoMajor == 1 && !smallBody(r) {
-		w.Header().Set("Connection", "close") // it will be: see settle
-	}
-	if denial != nil {
-		answer.Refuse(w, r, verdict, denial.KeyPart)
-		return
-	}
-	answer.Refuse(w, r, verdict, nil)
 }
 
 // rawPath is the path as the client sent it, without the query.

@@ -240,7 +240,7 @@ var _ = Describe("Forwarding", func() {
 					_ = http.NewResponseController(w).EnableFullDuplex()
 					_, _ = io.Copy(w, r.Body)
 				}))
-				const size = 32 << 20
+				const size = 8 << 20
 				res := do(ctx, clientOf(major), http.MethodPost, g.url("/"), io.LimitReader(zeros{}, size))
 				Expect(io.Copy(io.Discard, res.Body)).To(BeEquivalentTo(size))
 			})

@@ -19,9 +19,6 @@ const (
 // longPast is a deadline that lets reads give what is buffered and no more.
 var longPast = time.Unix(1, 0)
 
-// smallBody says whether the rest of a request's body is worth reading to keep the connection.
-func smallBody(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLength <= maxSmallBody }
-
 // settle ends an HTTP/1 request whose handler is done, but whose body may not have been read to its end. Either it is read
 // now, and the connection kept; or the connection is closed after the answer, and lingers. This can't be left to
 // net/http: in full duplex it reads the rest when it expects no further read, and the next request panics.
@@ -32,11 +29,8 @@ func (w *response) settle(r *http.Request) {
 	rc := http.NewResponseController(w.ResponseWriter)
 	if r.Header.Get("Expect") == "" || w.body.begun.Load() { // else a read would ask the client for the body
 		deadline := longPast
-		if smallBody(r) && w.Header().Get("Content-Length") != "" {
-			// The answer is complete; it goes out before anyone waits.
-			if rc.Flush() == nil {
-				deadline = time.Now().Add(lingerTimeout)
-			}
+		if !w.early && rc.Flush() == nil { // the answer goes out before anyone waits
+			deadline = time.Now().Add(lingerTimeout)
 		}
 		_ = rc.SetReadDeadline(deadline) // fails only on a closed connection, and then so does the read
 		_, _ = io.CopyN(io.Discard, w.body, maxSmallBody+1)

@@ -20,13 +20,17 @@ type response struct {
 	proxy *Proxy
 	peer  netip.Addr
 	body  *requestBody // nil when the request has none
+	// duplex: the request has a body and came over HTTP/1; small: and the body is worth reading to keep the connection.
+	duplex, small bool
 	// verdict is nil until the request is governed.
 	verdict *ratelimit.Verdict
 	// held keeps a response without a body from being flushed before its end, which must go with the header: a gRPC client
 	// takes a status in the header only there.
 	held        bool
 	wroteHeader bool
-	tunnel      bool
+	// early: the answer was announced to be the connection's last, as the body was still on its way.
+	early  bool
+	tunnel bool
 }
 
 // Unwrap lets http.ResponseController reach what this type does not change.
@@ -42,11 +46,18 @@ func (w *response) WriteHeader(status int) {
 			h["Content-Type"] = nil // or net/http would guess one
 		}
 		w.held = h.Get("Content-Length") == "0"
-		if w.proxy.draining.Load() {
+		if w.closes() {
 			h.Set("Connection", "close")
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// closes says whether the connection ends with this answer: because clients are asked to leave, or because the body is
+// still on its way and can't be waited for. It can when it is small and the answer's end needs no further byte.
+func (w *response) closes() bool {
+	w.early = w.duplex && !w.body.ended.Load() && !(w.small && w.Header().Get("Content-Length") != "")
+	return w.early || w.proxy.draining.Load()
 }
 
 func (w *response) addFields() {

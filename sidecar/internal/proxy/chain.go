@@ -40,6 +40,7 @@ func (p *Proxy) enter(next handler) http.Handler {
 			// Answers may come while the body is on its way, without reading it first.
 			_ = http.NewResponseController(rw).EnableFullDuplex() // supported by every HTTP/1 server connection
 			w.small = r.ContentLength > 0 && r.ContentLength <= maxSmallBody
+			w.expects = r.Header.Get("Expect") != ""
 		}
 		copied := *r
 		copied.Body = body

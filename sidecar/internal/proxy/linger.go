@@ -27,7 +27,7 @@ func (w *response) settle(r *http.Request) {
 		return
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
-	if r.Header.Get("Expect") == "" || w.body.begun.Load() { // else a read would ask the client for the body
+	if !w.expects || w.body.begun.Load() { // else a read would ask the client for the body
 		deadline := longPast
 		if !w.early && rc.Flush() == nil { // the answer goes out before anyone waits
 			deadline = time.Now().Add(lingerTimeout)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -20,8 +21,9 @@ type response struct {
 	proxy *Proxy
 	peer  netip.Addr
 	body  *requestBody // nil when the request has none
-	// duplex: the request has a body and came over HTTP/1; small: and the body is worth reading to keep the connection.
-	duplex, small bool
+	// duplex: the request has a body and came over HTTP/1; small: the body is worth reading to keep the connection;
+	// expects: the client may wait for 100 (Continue) before it sends the body.
+	duplex, small, expects bool
 	// verdict is nil until the request is governed.
 	verdict *ratelimit.Verdict
 	// held keeps a response without a body from being flushed before its end, which must go with the header: a gRPC client
@@ -145,11 +147,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.begun.Store(true)
 	}
 	n, err := b.ReadCloser.Read(p)
-	switch err {
-	case nil:
-	case io.EOF:
+	if errors.Is(err, io.EOF) {
 		b.ended.Store(true)
-	default:
+	} else if err != nil {
 		b.failed.Store(true)
 	}
 	return n, err

@@ -79,13 +79,17 @@ const tagSize = 16
 // Tag names one set of key values without telling them: HMAC-SHA-256 over the length-prefixed parts, under a secret of
 // the namespace. Length prefixes make it injective: no separator can collide. The result holds no braces or colons.
 func Tag(secret []byte, parts ...string) string {
-	mac := hmac.New(sha256.New, secret)
-	var length [8]byte
+	size := 0
 	for _, part := range parts {
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		mac.Write(length[:])
-		mac.Write([]byte(part))
+		size += 8 + len(part)
 	}
+	message := make([]byte, 0, size)
+	for _, part := range parts {
+		message = binary.BigEndian.AppendUint64(message, uint64(len(part)))
+		message = append(message, part...)
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(message)
 	var sum [sha256.Size]byte
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(sum[:0])[:tagSize])
 }

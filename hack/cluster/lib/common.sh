@@ -21,11 +21,11 @@ service_cidr6=fd00:10:96::/112
 kubernetes_ip=10.96.0.1
 dns_ip=10.96.0.10
 dns_ip6=fd00:10:96::a
-redis_nodes=6
+redis_nodes=(1 2 3 4 5 6)
 redis_masters=3
 redis_port=6379
 redis_user=portero-admin
-redis_ip() { echo "172.30.0.$((10 + $1))"; }
+redis_ips=(none 172.30.0.11 172.30.0.12 172.30.0.13 172.30.0.14 172.30.0.15 172.30.0.16)
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -62,8 +62,13 @@ wait_for() {
   done
 }
 
-# start_time PID: field 22 of stat; together with the id it names one process for good.
-start_time() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+# start_time PID: field 22 of stat; together with the id it names one process for good. Builtins only, because it is asked often.
+start_time() {
+  local stat fields
+  read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+  read -ra fields <<<"${stat##*) }"
+  echo "${fields[19]}"
+}
 
 # alive FILE: whether the process whose "id start-time" FILE holds still runs.
 alive() {
@@ -79,27 +84,32 @@ init_file="$cluster_dir/pids/init"
 
 cluster_running() { alive "$holder_file" && alive "$init_file"; }
 
-holder() { cut -d' ' -f1 "$holder_file"; }
+# holder: sets holder_pid.
+holder() { read -r holder_pid _ <"$holder_file"; }
 
 need_cluster() { cluster_running || die "no cluster runs in $cluster_dir; start one with: make up"; }
 
 # inside CMD...: runs CMD in all of the cluster's namespaces.
 inside() {
   local ns
-  ns="/proc/$(holder)/ns"
+  holder
+  ns="/proc/$holder_pid/ns"
   nsenter --mount="$ns/mnt" --net="$ns/net" --uts="$ns/uts" --ipc="$ns/ipc" --pid="$ns/pid_for_children" --wd=/ -- "$@"
 }
 
 # in_network CMD...: runs CMD in the cluster's network only, with this machine's files and processes.
-in_network() { nsenter --net="/proc/$(holder)/ns/net" -- "$@"; }
+in_network() {
+  holder
+  nsenter --net="/proc/$holder_pid/ns/net" -- "$@"
+}
 
 # launch NAME CMD...: starts a daemon inside, with its log in log/NAME and its id (as seen inside) in pids/NAME.
 launch() {
   local name="$1"
   shift
   # shellcheck disable=SC2016 # expands inside
-  inside setsid -f bash -c '
-    echo "$$ $(sed "s/.*) //" /proc/$$/stat | cut -d" " -f20)" >"$1/pids/$2"
+  inside setsid -f bash -c "$(declare -f start_time)"'
+    echo "$$ $(start_time $$)" >"$1/pids/$2"
     log="$1/log/$2"
     shift 2
     exec "$@" >>"$log" 2>&1 </dev/null' launch "$cluster_dir" "$name" "$@" 9<&-
@@ -108,11 +118,18 @@ launch() {
 # running NAME: whether a launched daemon still runs.
 running() {
   # shellcheck disable=SC2016 # expands inside
-  inside bash -c 'read -r pid began <"$1" && [ "$(sed "s/.*) //" "/proc/$pid/stat" | cut -d" " -f20)" = "$began" ]' \
-    running "$cluster_dir/pids/$1" 2>/dev/null
+  inside bash -c "$(declare -f start_time)"'
+    read -r pid began <"$1" && [ "$(start_time "$pid")" = "$began" ]' running "$cluster_dir/pids/$1" 2>/dev/null
 }
 
 # signal NAME SIGNAL: signals a launched daemon by its stored id, and only when that id is still it.
-signal() { running "$1" && inside kill "-$2" "$(cut -d' ' -f1 "$cluster_dir/pids/$1")"; }
+signal() {
+  local pid
+  running "$1" || return 1
+  read -r pid _ <"$cluster_dir/pids/$1"
+  inside kill "-$2" "$pid"
+}
 
+# kubectl keeps what it learnt of the API beside the cluster, not in the home folder.
+export KUBECACHEDIR="$cluster_dir/kubectl-cache"
 kubectl() { in_network "$binaries/kubectl" --kubeconfig="$kubeconfig" "$@"; }

@@ -39,7 +39,7 @@ set_up_network() {
   ip link set lo up
   ip link add node0 type bridge
   ip address add "$node_ip/24" dev node0
-  for n in $(seq "$redis_nodes"); do ip address add "$(redis_ip "$n")/24" dev node0; done
+  for n in "${redis_nodes[@]}"; do ip address add "${redis_ips[n]}/24" dev node0; done
   ip address add "$node_ip6/64" dev node0 nodad
   ip link set node0 up
   # Without default routes Service addresses would be unreachable before kube-proxy sees the packet.

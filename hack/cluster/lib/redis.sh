@@ -5,28 +5,46 @@ redis_password_file="$cluster_dir/redis/password"
 
 redis_addrs() {
   local n separator=""
-  for n in $(seq "$redis_nodes"); do printf '%s%s:%s' "$separator" "$(redis_ip "$n")" "$redis_port"; separator=,; done
+  for n in "${redis_nodes[@]}"; do printf '%s%s:%s' "$separator" "${redis_ips[n]}" "$redis_port"; separator=,; done
 }
 
-# redis_cli ARGS...: redis-cli as the administrator, for at most redis_patience; the password stays out of the process list.
-redis_patience=60
-redis_cli() {
-  REDISCLI_AUTH="$(cat "$redis_password_file")" in_network timeout "$redis_patience" redis-cli --user "$redis_user" --no-auth-warning "$@"
+# redis_cli ARGS...: redis-cli as the administrator, for at most redis_patience seconds when that is set; the password stays out of
+# the process list.
+redis_patience=
+redis_cli() { REDISCLI_AUTH="$(<"$redis_password_file")" in_network ${redis_patience:+timeout "$redis_patience"} redis-cli --user "$redis_user" --no-auth-warning "$@"; }
+
+# ask_redis N ARGS...: one question to node N.
+ask_redis() {
+  local ip="${redis_ips[$1]}"
+  shift
+  redis_cli -h "$ip" -p "$redis_port" "$@"
+}
+
+# tell_redis N: sends node N the commands on stdin, and fails unless each is answered OK.
+tell_redis() {
+  local answers
+  answers="$(ask_redis "$1")" || return 1
+  if grep -vx -e OK -e '' <<<"$answers"; then return 1; fi
+}
+
+for_redis_nodes() {
+  local n
+  for n in "${redis_nodes[@]}"; do "$1" "$n"; done
 }
 
 configure_redis() {
   local n dir password
   mkdir -p "$cluster_dir/redis"
   (umask 077; openssl rand -hex 24 >"$redis_password_file")
-  password="$(cat "$redis_password_file")"
-  for n in $(seq "$redis_nodes"); do
+  password="$(<"$redis_password_file")"
+  for n in "${redis_nodes[@]}"; do
     dir="$cluster_dir/redis/$n"
     mkdir -p "$dir"
     (umask 077; cat >"$dir/redis.conf" <<CONF)
 port $redis_port
-bind $(redis_ip "$n")
-bind-source-addr $(redis_ip "$n")
-cluster-announce-ip $(redis_ip "$n")
+bind ${redis_ips[n]}
+bind-source-addr ${redis_ips[n]}
+cluster-announce-ip ${redis_ips[n]}
 protected-mode no
 dir $dir
 cluster-enabled yes
@@ -46,10 +64,10 @@ CONF
   done
 }
 
-redis_answers() { [ "$(redis_cli -h "$(redis_ip "$1")" -p "$redis_port" ping)" = PONG ]; }
-
 # launch_redis_node N: a restarted node finds its cluster again by its nodes.conf; its data, users and functions are gone.
 launch_redis_node() { running "redis-$1" || launch "redis-$1" redis-server "$cluster_dir/redis/$1/redis.conf"; }
+
+redis_answers() { [ "$(ask_redis "$1" ping)" = PONG ]; }
 
 await_redis_node() { wait_for 30 "Redis node $1, see $cluster_dir/log/redis-$1" redis_answers "$1"; }
 
@@ -58,37 +76,25 @@ start_redis_node() {
   await_redis_node "$1"
 }
 
+# end_redis_node N: a node that was paused has to be woken to see the signal.
+end_redis_node() {
+  if signal "redis-$1" TERM; then signal "redis-$1" CONT || true; fi
+}
+
 stopped() { ! running "$1"; }
 
-# stop_redis_node N: a node that was paused has to be woken to see the signal.
-stop_redis_node() {
-  signal "redis-$1" TERM || return 0
-  signal "redis-$1" CONT || true
-  wait_for 10 "Redis node $1 to end" stopped "redis-$1"
-}
+await_redis_end() { wait_for 10 "Redis node $1 to end" stopped "redis-$1"; }
 
-for_redis_nodes() {
-  local n
-  for n in $(seq "$redis_nodes"); do "$1" "$n"; done
-}
-
-# redis_settled: every running master says ok and every slot is served.
+# redis_settled: every running node says ok and every slot is served.
 redis_settled() {
   local n info want
-  for n in $(seq "$redis_nodes"); do
+  for n in "${redis_nodes[@]}"; do
     running "redis-$n" || continue
-    info="$(redis_cli -h "$(redis_ip "$n")" -p "$redis_port" cluster info | tr -d '\r')"
-    for want in cluster_state:ok cluster_slots_ok:16384 "cluster_known_nodes:$redis_nodes"; do
-      grep -qx "$want" <<<"$info" || { echo "node $n lacks $want"; return 1; }
+    info="$(ask_redis "$n" cluster info)" || return 1
+    for want in cluster_state:ok cluster_slots_ok:16384 "cluster_known_nodes:${#redis_nodes[@]}"; do
+      if [[ "$info" != *"$want"* ]]; then echo "node $n lacks $want"; return 1; fi
     done
   done
-}
-
-# tell_redis_node N: sends the commands on stdin, and fails unless each is answered OK.
-tell_redis_node() {
-  local answers
-  answers="$(redis_cli -h "$(redis_ip "$1")" -p "$redis_port")"
-  if grep -vx -e OK -e '' <<<"$answers" >&2; then return 1; fi
 }
 
 # claim_slots N: an epoch for each node, which it takes only before it knows another, and a share of the slots for each master.
@@ -98,31 +104,32 @@ claim_slots() {
     if [ "$1" -le "$redis_masters" ]; then
       echo "cluster addslotsrange $((16384 * ($1 - 1) / redis_masters)) $((16384 * $1 / redis_masters - 1))"
     fi
-  } | tell_redis_node "$1"
+  } | tell_redis "$1"
 }
 
 # meet_others N: each node is told of all others, so that nobody waits for gossip.
 meet_others() {
   local other
-  for other in $(seq "$redis_nodes"); do [ "$other" = "$1" ] || echo "cluster meet $(redis_ip "$other") $redis_port"; done | tell_redis_node "$1"
+  for other in "${redis_nodes[@]}"; do
+    if [ "$other" != "$1" ]; then echo "cluster meet ${redis_ips[other]} $redis_port"; fi
+  done | tell_redis "$1"
 }
 
 redis_replicates() {
   local id
-  id="$(redis_cli -h "$(redis_ip $(($1 - redis_masters)))" -p "$redis_port" cluster myid)"
-  redis_cli -h "$(redis_ip "$1")" -p "$redis_port" cluster replicate "$id" | grep -x OK
+  id="$(ask_redis $(($1 - redis_masters)) cluster myid)"
+  echo "cluster replicate $id" | tell_redis "$1"
 }
 
-redis_synced() { redis_cli -h "$(redis_ip "$1")" -p "$redis_port" info replication | tr -d '\r' | grep -x master_link_status:up; }
+redis_synced() { [[ "$(ask_redis "$1" info replication)" == *master_link_status:up* ]]; }
 
 start_redis() {
   local n
   configure_redis
   for_redis_nodes launch_redis_node
-  for_redis_nodes await_redis_node
-  for_redis_nodes claim_slots
+  for n in "${redis_nodes[@]}"; do wait_for 30 "Redis node $n, see $cluster_dir/log/redis-$n" claim_slots "$n"; done
   for_redis_nodes meet_others
-  for n in $(seq $((redis_masters + 1)) "$redis_nodes"); do wait_for 20 "node $n to replicate" redis_replicates "$n"; done
-  for n in $(seq $((redis_masters + 1)) "$redis_nodes"); do wait_for 20 "node $n to be in sync" redis_synced "$n"; done
+  for n in "${redis_nodes[@]:redis_masters}"; do wait_for 20 "node $n to replicate" redis_replicates "$n"; done
+  for n in "${redis_nodes[@]:redis_masters}"; do wait_for 20 "node $n to be in sync" redis_synced "$n"; done
   wait_for 20 "the Redis Cluster" redis_settled
 }

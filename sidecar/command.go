@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/portero-dev/portero/internal/sidecarenv"
 	"github.com/portero-dev/portero/internal/version"
 	"github.com/portero-dev/portero/sidecar/internal/admin"
@@ -67,6 +69,8 @@ func Command(ctx context.Context, process Process) error {
 		if err != nil {
 			return err
 		}
+		// The client writes to stderr itself otherwise, a line for each refused dial; what matters of it is told here.
+		redis.SetLogger(clientLog{config.Log})
 		return Run(ctx, config)
 	case "redirect":
 		return programRedirect(process)
@@ -80,6 +84,16 @@ func Command(ctx context.Context, process Process) error {
 		return nil
 	}
 	return fmt.Errorf("unknown command %q; see sidecar help", name)
+}
+
+// clientLog takes what the Redis client tells.
+type clientLog struct{ log *slog.Logger }
+
+// Printf implements go-redis' logging interface.
+func (c clientLog) Printf(ctx context.Context, format string, v ...any) {
+	if c.log.Enabled(ctx, slog.LevelDebug) {
+		c.log.DebugContext(ctx, "Redis client", "message", fmt.Sprintf(format, v...))
+	}
 }
 
 func logger(w io.Writer) func(slog.Level) *slog.Logger {

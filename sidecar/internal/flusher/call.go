@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,13 +28,14 @@ const (
 type call struct {
 	state   atomic.Uint32
 	take    *tokenbucket.Take
+	budget  time.Duration
 	index   int
 	answers chan<- failover.Answer
 }
 
 // newCall always makes a call that can answer. An error says that there is nothing to send: a charge is out of bounds.
 func newCall(key string, group *ratelimit.Group, index int, answers chan<- failover.Answer) (*call, error) {
-	c := &call{index: index, answers: answers}
+	c := &call{index: index, answers: answers, budget: time.Duration(group.Policy.Record.Store.TimeoutUS) * time.Microsecond}
 	charges := make([]tokenbucket.Charge, len(group.Charges))
 	for i, charge := range group.Charges {
 		bucket := &charge.Limit.Config.Bucket

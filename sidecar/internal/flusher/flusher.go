@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// flushTimeout is how long a pipeline may take. It is longer than the budget of the verdicts in it: a late reply still
-	// tells what happened, and a connection that answers late is kept.
+	// flushTimeout is how long a pipeline may take, unless a verdict in it has a greater budget. It is longer than most
+	// budgets: a late reply still tells what happened, and a connection that answers late is kept.
 	flushTimeout = 250 * time.Millisecond
 	// lanesPerMaster is how many pipelines may be under way to one master. The second one fills while the first waits.
 	lanesPerMaster = 2

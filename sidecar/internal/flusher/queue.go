@@ -66,9 +66,13 @@ func (f *Flusher) lane(q *queue) {
 
 // flush sends as one pipeline what was not withdrawn meanwhile, and brings the answers.
 func (f *Flusher) flush(calls []*call) {
-	pipeline := f.options.Client.Pipeline()
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	timeout := flushTimeout
+	for _, c := range calls {
+		timeout = max(timeout, c.budget)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	pipeline := f.options.Client.Pipeline()
 	for _, c := range calls {
 		if c.state.CompareAndSwap(queued, sent) {
 			_ = pipeline.Process(ctx, c.take) // queues only; the outcome is in each call's own result

@@ -13,8 +13,9 @@ sidecar ./cmd/sidecar
 LIST
 }
 
+# version_flags PACKAGE: only our products have a version; the others stay the same from commit to commit.
 version_flags() {
-  if [ -d "$repo/internal/version" ]; then
+  if [[ "$1" == ./cmd/* ]]; then
     printf -- '-X github.com/portero-dev/portero/internal/version.Version=%s' "$(git -C "$repo" describe --tags --always --dirty 2>/dev/null || echo dev)"
   fi
 }
@@ -27,7 +28,7 @@ build_images() {
   (cd "$repo" && CGO_ENABLED=0 go build -buildvcs=false -o "$images_dir/.pack" ./hack/cluster/image/pack)
   while read -r name package rest; do
     [ -d "$repo/$package" ] || { say "  no $package in this checkout, so no image $name"; continue; }
-    (cd "$repo" && CGO_ENABLED=0 go build -buildvcs=false -ldflags "-s -w $(version_flags)" -o "$images_dir/.$name" "$package")
+    (cd "$repo" && CGO_ENABLED=0 go build -buildvcs=false -ldflags "-s -w $(version_flags "$package")" -o "$images_dir/.$name" "$package")
     if [ -e "$images_dir/$name.tar" ] && cmp -s "$images_dir/.$name" "$images_dir/$name"; then continue; fi
     mv "$images_dir/.$name" "$images_dir/$name"
     # shellcheck disable=SC2086 # several words are meant

@@ -89,7 +89,7 @@ var _ = Describe("A client", func() {
 		setPasswords("two")
 		Expect(client.Ping(ctx).Err()).To(Succeed(), "the open connection")
 		Expect(first.Client().Do(ctx, "CLIENT", "KILL", "USER", "rotated").Err()).To(Succeed())
-		Eventually(func() error { return client.Ping(ctx).Err() }).Should(MatchError(ContainSubstring("WRONGPASS")))
+		Eventually(func() error { return client.Ping(ctx).Err() }).WithTimeout(5 * time.Second).Should(MatchError(ContainSubstring("WRONGPASS")))
 		current.Store("two")
 		Expect(client.Ping(ctx).Err()).To(Succeed())
 	})

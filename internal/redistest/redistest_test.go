@@ -106,7 +106,7 @@ var _ = Describe("A throw-away cluster", func() {
 		Expect(node.Client().Ping(ctx).Err()).To(MatchError(os.ErrDeadlineExceeded))
 		Expect(node.Running()).To(BeTrue())
 		Expect(node.Signal(syscall.SIGCONT)).To(Succeed())
-		Eventually(node.Client().Ping).WithArguments(ctx).Should(HaveField("Err()", Succeed()))
+		Eventually(node.Client().Ping).WithArguments(ctx).WithTimeout(5 * time.Second).Should(HaveField("Err()", Succeed()))
 
 		Expect(node.Signal(syscall.SIGSTOP)).To(Succeed())
 		node.Stop()

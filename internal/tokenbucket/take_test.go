@@ -104,7 +104,7 @@ var _ = Describe("Taking", func() {
 			g.Expect(err).NotTo(HaveOccurred())
 			// Of 2, a millisecond later, nothing is left; 1 and 3 stay.
 			g.Expect(cluster.Client().StrLen(ctx, key).Val()).To(Equal(int64(1 + 2*52)))
-		}).Should(Succeed())
+		}).WithTimeout(2 * time.Second).WithPolling(5 * time.Millisecond).Should(Succeed())
 		Expect(take(ctx, key, tokenbucket.Charge{ID: 1, Params: slow, Cost: 1})[0].Level.Tokens).To(Equal(int64(5)))
 	})
 

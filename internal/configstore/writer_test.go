@@ -294,6 +294,22 @@ var _ = Describe("Repair by publishing again", func() {
 		}),
 	)
 
+	It("restores spoilt digests of a namespace without policies", func(ctx SpecContext) {
+		namespace, writer := newNamespace(), newWriter(1)
+		publish(ctx, writer, namespace)
+		Expect(cluster.Client().HSet(ctx, instance.Config(namespace), "$digests", "{[").Err()).To(Succeed())
+		Expect(publish(ctx, writer, namespace).Changed).To(BeTrue())
+		Expect(read(ctx, newReader(namespace), nil).Policies).To(BeEmpty())
+	})
+
+	It("gives a new revision also where the clock is behind the stored one", func(ctx SpecContext) {
+		namespace, writer := newNamespace(), newWriter(1)
+		publish(ctx, writer, namespace)
+		ahead := time.Now().Add(time.Hour).UnixMicro()
+		Expect(cluster.Client().HSet(ctx, instance.Config(namespace), "$revision", ahead).Err()).To(Succeed())
+		Expect(publish(ctx, writer, namespace, policy("a", 1)).Revision).To(Equal(strconv.FormatInt(ahead+1, 10)))
+	})
+
 	It("brings everything back after FLUSHALL on every master", func(ctx SpecContext) {
 		namespace, writer := newNamespace(), newWriter(1)
 		reader := newReader(namespace)

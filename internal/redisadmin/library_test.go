@@ -80,6 +80,7 @@ var _ = Describe("EnsureLibrary", func() {
 		var nodes *redisadmin.NodesError
 		Expect(errors.As(err, &nodes)).To(BeTrue(), "%v", err)
 		Expect(nodes.Nodes).To(And(HaveLen(1), HaveKey(masters[0].Addr())))
+		Expect(nodes.Masters).To(Equal([]string{masters[0].Addr()}))
 		Expect(err).To(MatchError(configstore.ErrUnreachable))
 	}, SpecTimeout(time.Minute))
 

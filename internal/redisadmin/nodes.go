@@ -29,6 +29,9 @@ const (
 // ErrUnreachable and ErrDenied where it is one of these.
 type NodesError struct {
 	Nodes map[string]error // by address
+	// Masters are those of them that hold slots in the eyes of a node that answers: what is lost with another one is
+	// only a copy. Empty when none answers.
+	Masters []string
 }
 
 func (e *NodesError) Error() string {
@@ -56,7 +59,7 @@ type node struct {
 func (a *Admin) visit(ctx context.Context, work func(context.Context, node) error) error {
 	v := &visitor{
 		admin: a, work: work, failed: make(map[string]error),
-		addrs: make(map[string]bool), ids: make(map[string]bool), named: make(map[string]bool),
+		addrs: make(map[string]bool), ids: make(map[string]bool), named: make(map[string]bool), masters: make(map[string]bool),
 	}
 	for _, addr := range a.known() {
 		v.start(ctx, addr)
@@ -74,7 +77,14 @@ func (a *Admin) visit(ctx context.Context, work func(context.Context, node) erro
 	if len(v.failed) == 0 {
 		return nil
 	}
-	return &NodesError{Nodes: v.failed}
+	failed := &NodesError{Nodes: v.failed}
+	for addr := range v.failed {
+		if v.masters[addr] {
+			failed.Masters = append(failed.Masters, addr)
+		}
+	}
+	slices.Sort(failed.Masters)
+	return failed
 }
 
 // errNoAnswer marks nodes that did not even say who they are.
@@ -91,6 +101,8 @@ type visitor struct {
 	ids    map[string]bool  // of nodes that answered: one node can have two addresses
 	named  map[string]bool  // addresses by which nodes know each other
 	failed map[string]error // by address
+
+	masters map[string]bool // of named, those that hold slots
 }
 
 // start visits an address, and from there all others that its node names, unless that has been done.
@@ -124,7 +136,7 @@ func (v *visitor) at(ctx context.Context, client *redis.Client, addr string) err
 			master = master || i == 0 && other.ID == id
 			name := reachable(other.Addr, addr)
 			v.start(ctx, name)
-			v.name(name)
+			v.name(name, i == 0)
 		}
 	}
 	if v.again(id) {
@@ -133,11 +145,12 @@ func (v *visitor) at(ctx context.Context, client *redis.Client, addr string) err
 	return v.work(own, node{Client: client, addr: addr, master: master})
 }
 
-// name notes an address that a node gave.
-func (v *visitor) name(addr string) {
+// name notes an address that a node gave, and whether it took that one for a master.
+func (v *visitor) name(addr string, master bool) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	v.named[addr] = true
+	v.masters[addr] = v.masters[addr] || master
 }
 
 // again tells whether a node was visited before, by another address.

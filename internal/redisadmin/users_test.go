@@ -168,6 +168,7 @@ var _ = Describe("Users", func() {
 		var nodes *redisadmin.NodesError
 		Expect(errors.As(err, &nodes)).To(BeTrue(), "%v", err)
 		Expect(nodes.Nodes).To(And(HaveLen(1), HaveKey(lost.Addr())))
+		Expect(nodes.Masters).To(BeEmpty(), "it is a replica")
 		Expect(login(ctx, masters[1], namespace, "second")).To(Succeed(), "the other nodes are served")
 
 		Expect(lost.Restart(ctx)).To(Succeed())

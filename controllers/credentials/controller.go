@@ -1,0 +1,173 @@
+// Package credentials gives the sidecars of each namespace their own way into Redis: an ACL user that reaches only the
+// namespace's keys, and the Secret that tells the sidecars of it.
+//
+// The unit of work is a namespace. The package must stay free of go-redis: it declares what it needs.
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	portero "github.com/portero-dev/portero/api/v1alpha1"
+	"github.com/portero-dev/portero/controllers/problem"
+	"github.com/portero-dev/portero/internal/sidecarenv"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=portero-redis,verbs=get;list;watch;update;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets;daemonsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,resources=jobs;cronjobs,verbs=get;list;watch
+
+// Users keeps the ACL users of namespaces on every node of Redis.
+type Users interface {
+	// Ensure makes each node know the namespace's user with exactly these passwords.
+	Ensure(ctx context.Context, namespace string, passwords ...string) error
+	// Remove makes no node know the namespace's user.
+	Remove(ctx context.Context, namespace string) error
+}
+
+// Reconciler keeps Secret and user of a namespace. All exported fields are required.
+type Reconciler struct {
+	Client client.Client
+	Users  Users
+	// Content is what Secrets are made of, or a Problem when Redis is not configured.
+	Content func(context.Context) (*Content, error)
+	// Changed is told of each namespace whose Problem changed.
+	Changed func(namespace string)
+
+	mu       sync.Mutex
+	problems map[string]*problem.Problem
+}
+
+// Problem is what is wrong with the namespace's credentials, nil when nothing is known to be.
+func (r *Reconciler) Problem(namespace string) *problem.Problem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problems[namespace]
+}
+
+// Reconcile gives the namespace that the request names its credentials, or takes them away when it has neither a policy
+// nor a workload that asks for injection.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	namespace := request.Name
+	wanted, err := r.wanted(ctx, namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !wanted {
+		r.tell(namespace, nil)
+		return ctrl.Result{}, ignoreRedis(r.remove(ctx, namespace))
+	}
+	err = r.ensure(ctx, namespace)
+	r.tell(namespace, problem.Of(err, portero.ReasonCredentialsFailed))
+	return ctrl.Result{}, ignoreRedis(err)
+}
+
+// ignoreRedis drops errors that a change of Redis' state or of a Secret ends: both make the controller look again.
+func ignoreRedis(err error) error {
+	p := problem.Of(err, "")
+	if p == nil {
+		return nil
+	}
+	switch p.Reason {
+	case portero.ReasonRedisNotConfigured, portero.ReasonRedisUnreachable, portero.ReasonSecretConflict:
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) tell(namespace string, now *problem.Problem) {
+	if now != nil && (now.Reason == portero.ReasonRedisNotConfigured || now.Reason == portero.ReasonRedisUnreachable) {
+		now = nil // the state of Redis is told by itself
+	}
+	r.mu.Lock()
+	before := r.problems[namespace]
+	if r.problems == nil {
+		r.problems = map[string]*problem.Problem{}
+	}
+	if now == nil {
+		delete(r.problems, namespace)
+	} else {
+		r.problems[namespace] = now
+	}
+	r.mu.Unlock()
+	if changed := (before == nil) != (now == nil) || (now != nil && now.Message != before.Message); changed {
+		r.Changed(namespace)
+	}
+}
+
+// ensure writes the Secret first: it is of use to pods as soon as Redis is back.
+func (r *Reconciler) ensure(ctx context.Context, namespace string) error {
+	content, err := r.Content(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.ensureSecret(ctx, content.Secret(namespace)); err != nil {
+		return err
+	}
+	return r.Users.Ensure(ctx, namespace, content.Password(namespace))
+}
+
+func (r *Reconciler) ensureSecret(ctx context.Context, want *corev1.Secret) error {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.createSecret(ctx, want)
+	case err != nil:
+		return fmt.Errorf("get Secret %s: %w", want.Name, err)
+	case !Ours(secret):
+		return conflict(want.Namespace)
+	case sameData(secret, want):
+		return nil
+	}
+	secret.Data = want.Data
+	// The resource version makes an update of a Secret that changed meanwhile fail, and the change makes us look again.
+	if err := r.Client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("update Secret %s: %w", want.Name, err)
+	}
+	logf.FromContext(ctx).Info("Credentials Secret updated", "namespace", want.Namespace)
+	return nil
+}
+
+func (r *Reconciler) createSecret(ctx context.Context, want *corev1.Secret) error {
+	err := r.Client.Create(ctx, want)
+	switch {
+	case err == nil:
+		logf.FromContext(ctx).Info("Credentials Secret created", "namespace", want.Namespace)
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+		return nil // the namespace goes, and its policies with it
+	default:
+		return fmt.Errorf("create Secret %s: %w", want.Name, err)
+	}
+}
+
+func conflict(namespace string) *problem.Problem {
+	return problem.New(portero.ReasonSecretConflict,
+		"the Secret %s in namespace %s was not made by Portero, so it is left alone and sidecars get no credentials from it; rename or delete it",
+		sidecarenv.CredentialsName, namespace)
+}
+
+func (r *Reconciler) remove(ctx context.Context, namespace string) error {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: sidecarenv.CredentialsName}, secret)
+	if err == nil && Ours(secret) {
+		err = r.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+		if err == nil {
+			logf.FromContext(ctx).Info("Credentials Secret deleted", "namespace", namespace)
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Secret %s: %w", sidecarenv.CredentialsName, err)
+	}
+	return r.Users.Remove(ctx, namespace)
+}

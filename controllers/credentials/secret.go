@@ -1,0 +1,78 @@
+package credentials
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portero-dev/portero/internal/keyspace"
+	"github.com/portero-dev/portero/internal/sidecarenv"
+)
+
+const (
+	// ManagedByLabel marks the Secrets that are ours; one of the same name without it is never touched.
+	ManagedByLabel = "portero.dev/managed-by"
+	// ManagedBy is the label's value.
+	ManagedBy = "portero"
+)
+
+// Content is what a namespace's Secret is made of.
+type Content struct {
+	Instance keyspace.Instance
+	// Addrs are the addresses of Redis as the sidecars are to use them; CA is PEM and may be empty.
+	Addrs []string
+	CA    []byte
+	// Master is the master secret, from which all of a namespace's secrets are derived.
+	Master []byte
+}
+
+// Password is the password of the namespace's ACL user. Deriving it makes a Secret that was deleted or altered come back
+// as it was, so that no sidecar loses its connection by the repair.
+func (c *Content) Password(namespace string) string {
+	return base64.RawURLEncoding.EncodeToString(c.derive("password", namespace))
+}
+
+// KeySecret keys the tags of the namespace's buckets.
+func (c *Content) KeySecret(namespace string) []byte { return c.derive("key", namespace) }
+
+// derive gives 32 bytes that tell nothing of the master secret nor of each other. Neither purpose nor instance nor
+// namespace can hold a slash.
+func (c *Content) derive(purpose, namespace string) []byte {
+	mac := hmac.New(sha256.New, c.Master)
+	mac.Write([]byte(purpose + "/" + string(c.Instance) + "/" + namespace))
+	return mac.Sum(nil)
+}
+
+// Secret is the namespace's Secret as it should be.
+func (c *Content) Secret(namespace string) *corev1.Secret {
+	data := map[string][]byte{
+		sidecarenv.SecretAddrs:     []byte(strings.Join(c.Addrs, ",")),
+		sidecarenv.SecretUsername:  []byte(c.Instance.User(namespace)),
+		sidecarenv.SecretPassword:  []byte(c.Password(namespace)),
+		sidecarenv.SecretInstance:  []byte(c.Instance),
+		sidecarenv.SecretKeySecret: c.KeySecret(namespace),
+	}
+	if len(c.CA) > 0 {
+		data[sidecarenv.SecretCA] = c.CA
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: sidecarenv.CredentialsName, Namespace: namespace,
+			Labels: map[string]string{ManagedByLabel: ManagedBy},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: data,
+	}
+}
+
+// Ours reports whether the manager made the Secret.
+func Ours(secret *corev1.Secret) bool { return secret.Labels[ManagedByLabel] == ManagedBy }
+
+func sameData(a, b *corev1.Secret) bool {
+	return maps.EqualFunc(a.Data, b.Data, func(x, y []byte) bool { return string(x) == string(y) })
+}

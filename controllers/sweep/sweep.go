@@ -1,0 +1,109 @@
+// Package sweep compares Redis with the API server, at the start, when Redis comes back, and every 10 s, and has the
+// others remove and repair what differs. It is what makes finalizers needless.
+package sweep
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/portero-dev/portero/controllers/problem"
+	"github.com/portero-dev/portero/controllers/publisher"
+)
+
+const (
+	every = 10 * time.Second
+	// least is the time between two sweeps, however often somebody asks for one.
+	least = time.Second
+	// timeout bounds one sweep.
+	timeout = 30 * time.Second
+)
+
+var swept = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "portero_manager_swept_total",
+	Help: "Namespaces in Redis that the sweep changed, by what it did: removed or repaired.",
+}, []string{"action"})
+
+func init() { metrics.Registry.MustRegister(swept) }
+
+// Sweeper sweeps. All fields but Again are required.
+type Sweeper struct {
+	// Wanted names the namespaces that may have anything in Redis.
+	Wanted func(context.Context) (map[string]bool, error)
+	// Records sweeps the records, Users the ACL users, Heartbeats what pods that are gone reported.
+	Records    func(ctx context.Context, wanted map[string]bool) (publisher.Swept, error)
+	Users      func(ctx context.Context, wanted map[string]bool) error
+	Heartbeats func(ctx context.Context, wanted map[string]bool) error
+	// Again asks for a sweep now.
+	Again chan struct{}
+}
+
+// Ask asks for a sweep now; it never blocks.
+func (s *Sweeper) Ask() {
+	select {
+	case s.Again <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection makes only the leader sweep.
+func (s *Sweeper) NeedLeaderElection() bool { return true }
+
+// Start sweeps until ctx ends.
+func (s *Sweeper) Start(ctx context.Context) error {
+	ctx = logf.IntoContext(ctx, logf.Log.WithName("sweep"))
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		s.sweep(ctx)
+		pause := time.NewTimer(least)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pause.C:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-s.Again:
+		}
+	}
+}
+
+func (s *Sweeper) sweep(ctx context.Context) {
+	log := logf.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	wanted, err := s.Wanted(ctx)
+	if err != nil {
+		log.Error(err, "List namespaces")
+		return
+	}
+	done, err := s.Records(ctx, wanted)
+	report(ctx, err, "Sweep records")
+	swept.WithLabelValues("removed").Add(float64(len(done.Removed)))
+	swept.WithLabelValues("repaired").Add(float64(len(done.Repaired)))
+	if len(done.Removed)+len(done.Repaired) > 0 {
+		log.Info("Records swept", "removed", done.Removed, "repaired", done.Repaired)
+	}
+	report(ctx, s.Users(ctx, wanted), "Sweep users")
+	report(ctx, s.Heartbeats(ctx, wanted), "Sweep heartbeats")
+}
+
+// report logs an error that no condition tells of.
+func report(ctx context.Context, err error, message string) {
+	if err == nil {
+		return
+	}
+	log := logf.FromContext(ctx)
+	if p := problem.Of(err, ""); p.Reason != "" {
+		log = log.V(1) // the link has told
+		log.Info(message, "error", err.Error())
+		return
+	}
+	log.Error(err, message)
+}

@@ -23,6 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
+// SecretName is the Secret that the package's RBAC markers allow for.
+const SecretName = "portero-webhook-ca"
+
 // Defaults of Options.
 const (
 	DefaultCAValidity   = 365 * 24 * time.Hour
@@ -37,7 +40,7 @@ const (
 	minWait    = 10 * time.Millisecond
 )
 
-// Options are what a Keeper needs to know. All strings, and Elected, are required.
+// Options are what a Keeper needs to know. All strings, Hosts and Elected are required.
 type Options struct {
 	// Namespace and SecretName tell where the CA lies.
 	Namespace, SecretName string

@@ -167,7 +167,7 @@ var _ = Describe("Keeper", func() {
 		Expect(env.Client.Delete(ctx, s.secret(ctx))).To(Succeed())
 		Eventually(func(g Gomega) {
 			secret := &corev1.Secret{}
-			g.Expect(env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: secretName}, secret)).To(Succeed())
+			g.Expect(env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: servingcert.SecretName}, secret)).To(Succeed())
 			g.Expect(secret.Data).To(HaveKeyWithValue("ca.crt", data["ca.crt"]))
 		}, timeout, poll).Should(Succeed())
 		Expect(s.authorities(Default, ctx)).To(Equal(before))
@@ -179,7 +179,7 @@ var _ = Describe("Keeper", func() {
 			s.configure(ctx)
 			s.elect()
 			Expect(env.Client.Create(ctx, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: secretName}, Data: data,
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: servingcert.SecretName}, Data: data,
 			})).To(Succeed())
 			keeper := s.start()
 			Eventually(ready(keeper), timeout, poll).Should(Succeed())
@@ -216,7 +216,7 @@ func (s *scene) user(ctx context.Context) *rest.Config {
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secretName}, Verbs: []string{"get", "list", "watch", "update"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{servingcert.SecretName}, Verbs: []string{"get", "list", "watch", "update"}},
 		}},
 		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: meta.Name}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, Rules: []rbacv1.PolicyRule{{

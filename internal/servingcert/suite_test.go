@@ -86,7 +86,7 @@ func (s *scene) start(change ...func(*servingcert.Options)) *servingcert.Keeper 
 func (s *scene) startAs(config *rest.Config, change ...func(*servingcert.Options)) *servingcert.Keeper {
 	GinkgoHelper()
 	o := servingcert.Options{
-		Namespace: s.namespace, SecretName: secretName, Configuration: s.configuration,
+		Namespace: s.namespace, SecretName: servingcert.SecretName, Configuration: s.configuration,
 		Hosts: []string{host, "127.0.0.1"}, Elected: s.elected, Clock: s.clock,
 	}
 	for _, c := range change {
@@ -135,7 +135,7 @@ func (s *scene) authorities(g Gomega, ctx context.Context) []*x509.Certificate {
 func (s *scene) secret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
-	Expect(env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: secretName}, secret)).To(Succeed())
+	Expect(env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: servingcert.SecretName}, secret)).To(Succeed())
 	return secret
 }
 

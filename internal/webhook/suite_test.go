@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	elected := make(chan struct{})
 	close(elected)
 	keeper := runKeeper(servingcert.Options{
-		Namespace: systemNamespace, SecretName: "portero-webhook-ca", Configuration: webhook.ConfigurationName,
+		Namespace: systemNamespace, SecretName: servingcert.SecretName, Configuration: webhook.ConfigurationName,
 		Hosts: []string{"127.0.0.1"}, Elected: elected,
 	})
 	server = newCallee(keeper)

@@ -43,6 +43,9 @@ type Options struct {
 	SystemNamespace string
 }
 
+// Host is the name by which the API server calls the webhook Service: the one its certificate must carry.
+func Host(systemNamespace string) string { return ServiceName + "." + systemNamespace + ".svc" }
+
 // Register adds the two paths to the server.
 func Register(server webhook.Server, o Options) error {
 	if err := o.Injector.Validate(); err != nil {

@@ -184,7 +184,7 @@ spec:
 var _ = Describe("Injection among other webhooks", func() {
 	It("is a fixed point, whatever neighbours stand where and come when", func() {
 		seed := GinkgoRandomSeed()
-		rng := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a reproducible order is wanted
+		rng := rand.New(rand.NewPCG(uint64(seed), 1))
 		for range 300 {
 			pod := newPod(annotated(v1alpha1.PortsAnnotation, "8080"))
 			neighbours(rng, pod)

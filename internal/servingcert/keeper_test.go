@@ -24,7 +24,7 @@ var _ = Describe("Keeper", func() {
 
 	It("writes the caBundle of each webhook and serves a certificate that it verifies", func(ctx SpecContext) {
 		s.configure(ctx)
-		keeper := s.start()
+		keeper := s.start(ctx)
 		s.elect()
 		Eventually(ready(keeper), timeout, poll).Should(Succeed())
 		Expect(s.authorities(Default, ctx)).To(HaveLen(1))
@@ -36,13 +36,13 @@ var _ = Describe("Keeper", func() {
 
 	It("leaves the caBundle to the leader", func(ctx SpecContext) {
 		s.configure(ctx)
-		follower := s.start()
+		follower := s.start(ctx)
 		Eventually(func(g Gomega) { leafOf(g, follower) }, timeout, poll).Should(Succeed())
 		Consistently(func(g Gomega) { g.Expect(s.authorities(g, ctx)).To(BeEmpty()) }, "500ms", "50ms").Should(Succeed())
 		Expect(follower.Ready(nil)).To(MatchError(ContainSubstring("caBundle of webhook")))
 
 		elected := make(chan struct{})
-		leader := s.start(func(o *servingcert.Options) { o.Elected = elected })
+		leader := s.start(ctx, func(o *servingcert.Options) { o.Elected = elected })
 		close(elected)
 		Eventually(ready(leader), timeout, poll).Should(Succeed())
 		Eventually(ready(follower), timeout, poll).Should(Succeed())
@@ -53,7 +53,7 @@ var _ = Describe("Keeper", func() {
 		s.elect()
 		var keepers []*servingcert.Keeper
 		for range 5 {
-			keepers = append(keepers, s.start())
+			keepers = append(keepers, s.start(ctx))
 		}
 		for _, k := range keepers {
 			Eventually(ready(k), timeout, poll).Should(Succeed())
@@ -70,7 +70,7 @@ var _ = Describe("Keeper", func() {
 	})
 
 	It("says that the configuration is missing, and serves once it comes", func(ctx SpecContext) {
-		keeper := s.start()
+		keeper := s.start(ctx)
 		s.elect()
 		Eventually(func(g Gomega) { leafOf(g, keeper) }, timeout, poll).Should(Succeed())
 		Expect(keeper.Ready(nil)).To(MatchError(ContainSubstring(s.configuration + " has not been read")))
@@ -81,7 +81,7 @@ var _ = Describe("Keeper", func() {
 	DescribeTable("repairs a caBundle that somebody else changed, and touches nothing beside",
 		func(ctx SpecContext, patch string) {
 			s.configure(ctx)
-			keeper := s.start()
+			keeper := s.start(ctx)
 			s.elect()
 			Eventually(ready(keeper), timeout, poll).Should(Succeed())
 			before := s.authorities(Default, ctx)
@@ -106,7 +106,7 @@ var _ = Describe("Keeper", func() {
 
 	It("renews its own certificate at two thirds of its life", func(ctx SpecContext) {
 		s.configure(ctx)
-		keeper := s.start()
+		keeper := s.start(ctx)
 		s.elect()
 		Eventually(ready(keeper), timeout, poll).Should(Succeed())
 		first := leafOf(Default, keeper)
@@ -120,7 +120,7 @@ var _ = Describe("Keeper", func() {
 	It("gives the CA's successor time to be known before it signs, and drops the old one when it expires", func(ctx SpecContext) {
 		s.configure(ctx)
 		s.elect()
-		keeper := s.start()
+		keeper := s.start(ctx)
 		Eventually(ready(keeper), timeout, poll).Should(Succeed())
 		first := s.authorities(Default, ctx)[0]
 
@@ -140,7 +140,7 @@ var _ = Describe("Keeper", func() {
 		Expect(leafOf(Default, keeper).CheckSignatureFrom(first)).To(Succeed(), "the old CA signs until the new one is known")
 
 		By("starting another replica meanwhile")
-		late := s.start()
+		late := s.start(ctx)
 		Eventually(ready(late), timeout, poll).Should(Succeed())
 		Expect(leafOf(Default, late).CheckSignatureFrom(first)).To(Succeed())
 
@@ -159,7 +159,7 @@ var _ = Describe("Keeper", func() {
 
 	It("writes a lost Secret again with the same CA", func(ctx SpecContext) {
 		s.configure(ctx)
-		keeper := s.start()
+		keeper := s.start(ctx)
 		s.elect()
 		Eventually(ready(keeper), timeout, poll).Should(Succeed())
 		before := s.authorities(Default, ctx)
@@ -181,7 +181,7 @@ var _ = Describe("Keeper", func() {
 			Expect(env.Client.Create(ctx, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: servingcert.SecretName}, Data: data,
 			})).To(Succeed())
-			keeper := s.start()
+			keeper := s.start(ctx)
 			Eventually(ready(keeper), timeout, poll).Should(Succeed())
 			Expect(s.secret(ctx).Data).To(And(HaveKey("ca.crt"), HaveKey("ca.key"), Not(HaveKey("previous.crt"))))
 		},
@@ -195,7 +195,7 @@ var _ = Describe("Keeper", func() {
 		s.configure(ctx)
 		s.elect()
 		user := s.user(ctx)
-		keeper := s.startAs(user)
+		keeper := s.startAs(ctx, user)
 		Eventually(ready(keeper), timeout, poll).Should(Succeed())
 		before := s.authorities(Default, ctx)
 		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.configuration}}

@@ -78,12 +78,12 @@ func (s *scene) configure(ctx context.Context) {
 }
 
 // start runs a replica until the spec ends.
-func (s *scene) start(change ...func(*servingcert.Options)) *servingcert.Keeper {
+func (s *scene) start(ctx context.Context, change ...func(*servingcert.Options)) *servingcert.Keeper {
 	GinkgoHelper()
-	return s.startAs(env.Config, change...)
+	return s.startAs(ctx, env.Config, change...)
 }
 
-func (s *scene) startAs(config *rest.Config, change ...func(*servingcert.Options)) *servingcert.Keeper {
+func (s *scene) startAs(ctx context.Context, config *rest.Config, change ...func(*servingcert.Options)) *servingcert.Keeper {
 	GinkgoHelper()
 	o := servingcert.Options{
 		Namespace: s.namespace, SecretName: servingcert.SecretName, Configuration: s.configuration,
@@ -94,9 +94,9 @@ func (s *scene) startAs(config *rest.Config, change ...func(*servingcert.Options
 	}
 	keeper, err := servingcert.New(config, o)
 	Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // ends with the spec, after its own context
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- keeper.Start(ctx) }()
+	go func() { ended <- keeper.Start(running) }()
 	DeferCleanup(func() {
 		cancel()
 		Eventually(ended, timeout).Should(Receive(BeNil()))

@@ -22,8 +22,8 @@ var _ = Describe("Rotation of the CA", func() {
 		}
 		follower := leader
 		follower.Elected = nil
-		runKeeper(leader)
-		keeper := runKeeper(follower)
+		runKeeper(ctx, leader)
+		keeper := runKeeper(ctx, follower)
 		callee := newCallee(keeper)
 		callee.start()
 		DeferCleanup(func() { callee.stop() })

@@ -56,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	elected := make(chan struct{})
 	close(elected)
-	keeper := runKeeper(servingcert.Options{
+	keeper := runKeeper(ctx, servingcert.Options{
 		Namespace: systemNamespace, SecretName: servingcert.SecretName, Configuration: webhook.ConfigurationName,
 		Hosts: []string{"127.0.0.1"}, Elected: elected,
 	})
@@ -91,13 +91,13 @@ func configuration(address string) *admissionregistrationv1.MutatingWebhookConfi
 	return c
 }
 
-func runKeeper(o servingcert.Options) *servingcert.Keeper {
+func runKeeper(ctx context.Context, o servingcert.Options) *servingcert.Keeper {
 	GinkgoHelper()
 	keeper, err := servingcert.New(env.Config, o)
 	Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // ends with the suite or spec
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- keeper.Start(ctx) }()
+	go func() { ended <- keeper.Start(running) }()
 	DeferCleanup(func() {
 		cancel()
 		Eventually(ended, timeout).Should(Receive(BeNil()))

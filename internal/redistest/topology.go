@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const slots = 16384
+const (
+	slots = 16384
+	// failoverGrace is when to ask for a failover again: Redis gives one up after 5 s, without a word.
+	failoverGrace = 6 * time.Second
+)
 
 // SlotRange holds the slots from First to Last, both included.
 type SlotRange struct{ First, Last int }
@@ -266,17 +271,19 @@ func (c *Cluster) Failover(ctx context.Context, key string) (*Node, error) {
 		return nil, fmt.Errorf("node %s has no replica to promote", old.Addr())
 	}
 	promoted := replicas[0]
-	if err := promoted.client.ClusterFailover(ctx).Err(); err != nil {
-		return nil, fmt.Errorf("promote node %s: %w", promoted.Addr(), err)
-	}
+	var asked time.Time
 	err = c.until(ctx, func() error {
-		switch isMaster, err := promoted.IsMaster(ctx); {
-		case err != nil:
+		isMaster, err := promoted.IsMaster(ctx)
+		if err != nil || isMaster {
 			return err
-		case !isMaster:
-			return errors.New("still a replica")
 		}
-		return nil
+		if time.Since(asked) > failoverGrace {
+			asked = time.Now()
+			if err := promoted.client.ClusterFailover(ctx).Err(); err != nil {
+				return err
+			}
+		}
+		return errors.New("still a replica")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("promote node %s: %w", promoted.Addr(), err)

@@ -12,9 +12,10 @@ const (
 	// failuresToOpen is how many failures in a row open a breaker. Failures within one budget of each other count once:
 	// a single stall of a busy master fails a hundred verdicts at the same time.
 	failuresToOpen = 3
-	// firstProbe and slowestProbe bound the pause between probes of an open breaker's master.
+	// firstProbe and slowestProbe bound the pause between probes of an open breaker's master. Probing a dead master is
+	// cheap: after some refused dials go-redis answers at once and dials by itself, each second.
 	firstProbe   = 100 * time.Millisecond
-	slowestProbe = 500 * time.Millisecond
+	slowestProbe = 250 * time.Millisecond
 	// reloadInterval is how often the topology is read again while any breaker is open: a hung master that was replaced
 	// would otherwise go unnoticed for a minute.
 	reloadInterval = time.Second

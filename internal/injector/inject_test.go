@@ -62,7 +62,7 @@ var _ = Describe("Injection", func() {
 		Entry("a restricted namespace and mode Redirect", injector.ReasonPodSecurity, true, annotated(v1alpha1.InterceptionAnnotation, "Redirect")),
 	)
 
-	It("tells warnings with a refusal too, since a misspelt key is often its cause", func() {
+	It("tells warnings with a refusal too, since a misspelled key is often its cause", func() {
 		r := inject(marshal(newPod(withPorts(), annotated("portero.dev/port", "8080"))), options())
 		Expect(r.Status.Reason).To(Equal(injector.ReasonNoPort))
 		Expect(r.Status.Warnings).To(ConsistOf(ContainSubstring(`"portero.dev/port" is not known`)))
@@ -182,14 +182,14 @@ spec:
 })
 
 var _ = Describe("Injection among other webhooks", func() {
-	It("is a fixed point, whatever neighbours stand where and come when", func() {
+	It("is a fixed point, whatever neighbors stand where and come when", func() {
 		seed := GinkgoRandomSeed()
 		rng := rand.New(rand.NewPCG(uint64(seed), 1))
 		for range 300 {
 			pod := newPod(annotated(v1alpha1.PortsAnnotation, "8080"))
-			neighbours(rng, pod)
+			neighbors(rng, pod)
 			first := podOf(inject(marshal(pod), options()).Pod)
-			neighbours(rng, first)
+			neighbors(rng, first)
 			shuffle(rng, first)
 			second := inject(marshal(first), options()) // which checks that a third call changes nothing
 			after := podOf(second.Pod)
@@ -207,8 +207,8 @@ var _ = Describe("Injection among other webhooks", func() {
 	})
 })
 
-// neighbours adds up to three containers, of any kind and at any place.
-func neighbours(rng *rand.Rand, pod *corev1.Pod) {
+// neighbors adds up to three containers, of any kind and at any place.
+func neighbors(rng *rand.Rand, pod *corev1.Pod) {
 	for range rng.IntN(4) {
 		c := corev1.Container{Name: "n" + strconv.Itoa(len(pod.Spec.Containers)) + strconv.Itoa(len(pod.Spec.InitContainers)), Image: "n"}
 		if rng.IntN(2) == 0 {

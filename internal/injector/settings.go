@@ -50,7 +50,7 @@ type settings struct {
 }
 
 // readSettings reads all annotations but that of the ports. A value that decides how the pod is wired must be right; one
-// that only tunes falls back to its default with a warning. Warnings are told with a refusal too: a misspelt key is often
+// that only tunes falls back to its default with a warning. Warnings are told with a refusal too: a misspelled key is often
 // why the pod is refused.
 func readSettings(pod *corev1.Pod, o Options) (settings, []string, *refusal) {
 	a := pod.Annotations

@@ -194,7 +194,7 @@ var _ = Describe("The sidecar", func() {
 		Entry("drain timeout", v1alpha1.DrainTimeoutAnnotation, "20", `drain-timeout is "20"`),
 		Entry("no drain timeout", v1alpha1.DrainTimeoutAnnotation, "0s", `drain-timeout is "0s"`),
 		Entry("endless drain timeout", v1alpha1.DrainTimeoutAnnotation, "2h", `drain-timeout is "2h"`),
-		Entry("unknown key", "portero.dev/colour", "red", `"portero.dev/colour" is not known`),
+		Entry("unknown key", "portero.dev/color", "red", `"portero.dev/color" is not known`),
 	)
 
 	It("warns when the grace period is too short to drain", func() {

@@ -6,10 +6,9 @@ import (
 	"flag"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 

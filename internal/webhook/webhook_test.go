@@ -164,11 +164,11 @@ var _ = Describe("The API server", func() {
 		Expect(err).NotTo(HaveOccurred())
 		pod := asking(newNamespace(ctx, nil))
 		pod.Annotations[v1alpha1.PortsAnnotation] = "nope"
-		pod.Annotations["portero.dev/colour"] = "red"
+		pod.Annotations["portero.dev/color"] = "red"
 		Expect(warned.Create(ctx, pod)).To(Succeed())
 		Expect(warnings.text()).To(And(
 			ContainSubstring(`portero: no sidecar: portero.dev/ports names "nope"`),
-			ContainSubstring(`portero: annotation "portero.dev/colour" is not known`)))
+			ContainSubstring(`portero: annotation "portero.dev/color" is not known`)))
 		Expect(statusOf(pod).Reason).To(Equal(injector.ReasonInvalidAnnotation))
 	})
 

@@ -25,7 +25,7 @@ type RateLimitPolicyStatus struct {
 	// pods counts the pods that the policy selects. Absent: not counted yet.
 	// +optional
 	Pods *PodCounts `json:"pods,omitempty"`
-	// limits counts the verdicts of each limit since its sidecars started, at most 16.
+	// limits counts the verdicts of each limit over the window of traffic, at most 16.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
@@ -106,7 +106,7 @@ type Traffic struct {
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	ShadowDenied int64 `json:"shadowDenied"`
-	// window is the time that the counts cover, such as "1m".
+	// window is the time that the counts cover, up to an hour: "3m" soon after the manager began to watch, then "1h".
 	// +required
 	Window Duration `json:"window"`
 	// observedTime is when the counts were read.

@@ -13,7 +13,9 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"github.com/redis/go-redis/v9"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/portero-dev/portero/internal/version"
@@ -31,6 +33,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	log := newLogger(options.Log, stderr)
 	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client-go"))
+	redis.SetLogger(redisLog{log.WithName("go-redis")})
 	log.Info("Manager starts", "version", version.Version)
 	config, err := ctrl.GetConfig()
 	if err == nil {
@@ -50,6 +54,15 @@ func newLogger(o LogOptions, output io.Writer) logr.Logger {
 		return logr.FromSlogHandler(slog.NewTextHandler(output, handlerOptions))
 	}
 	return logr.FromSlogHandler(slog.NewJSONHandler(output, handlerOptions))
+}
+
+// redisLog takes what go-redis tells of its connections, which is of use to its developers only: the link tells how Redis
+// is.
+type redisLog struct{ logr.Logger }
+
+// Printf implements go-redis' logger.
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.V(1).Info("Client of Redis", "message", fmt.Sprintf(format, args...))
 }
 
 // Run runs the manager against the API server of config until ctx ends or leadership is lost.

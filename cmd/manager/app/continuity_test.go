@@ -16,6 +16,7 @@ import (
 	portero "github.com/portero-dev/portero/api/v1alpha1"
 	"github.com/portero-dev/portero/controllers/redislink"
 	"github.com/portero-dev/portero/internal/keyspace"
+	"github.com/portero-dev/portero/internal/redistest"
 	"github.com/portero-dev/portero/internal/testenv"
 )
 
@@ -63,8 +64,8 @@ var _ = Describe("The manager", func() {
 		It("sweeps what was deleted while it was away: policies, namespaces, Secrets, users", func(ctx SpecContext) {
 			gone := api.CreateNamespace(ctx, nil)
 			first := start(api, string(instance))
-			stays, goes, last := createPolicy(ctx, namespace, "stays"), createPolicy(ctx, namespace, "goes"), createPolicy(ctx, gone, "last")
-			_ = stays
+			createPolicy(ctx, namespace, "stays")
+			goes, last := createPolicy(ctx, namespace, "goes"), createPolicy(ctx, gone, "last")
 			published(ctx, map[string]int64{"stays": 1, "goes": 1})
 			Eventually(users(ctx, instance)).WithTimeout(status).Should(ContainElements(instance.User(namespace), instance.User(gone)))
 			Eventually(credentialsOf(ctx, gone)).WithTimeout(status).ShouldNot(BeNil())
@@ -122,6 +123,28 @@ var _ = Describe("The manager", func() {
 			createPolicy(ctx, namespace, "alone")
 			published(ctx, map[string]int64{"alone": 1})
 		})
+
+		It("names a master that is away with its replica, and does not mind a replica alone", func(ctx SpecContext) {
+			start(api, string(instance))
+			policy := createPolicy(ctx, namespace, "checkout")
+			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(Equal(healthyNoPods))
+			masters, err := redis.Masters(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			replicas, err := redis.ReplicasOf(ctx, masters[0])
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func(ctx SpecContext) { Expect(redis.WaitHealthy(ctx)).To(Succeed()) }, NodeTimeout(30*time.Second))
+			freeze := func(node *redistest.Node) {
+				Expect(node.Signal(syscall.SIGSTOP)).To(Succeed())
+				DeferCleanup(node.Signal, syscall.SIGCONT)
+			}
+			freeze(replicas[0])
+			Consistently(conditions(ctx, policy)).WithTimeout(4 * time.Second).Should(Equal(healthyNoPods))
+			freeze(masters[0])
+			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(HaveKeyWithValue(portero.ConditionDegraded, "True/RedisUnreachable"))
+			Expect(message(policy, portero.ConditionDegraded)).To(Equal("masters of redis can't be used: " + masters[0].Addr() + " (no answer in time)"))
+			Expect(masters[0].Signal(syscall.SIGCONT)).To(Succeed())
+			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(Equal(healthyNoPods))
+		}, NodeTimeout(2*time.Minute))
 
 		It("tells within seconds that Redis is away, guesses nothing, and that it is back", func(ctx SpecContext) {
 			start(api, string(instance))

@@ -39,7 +39,7 @@ func Conditions(f *Facts) []metav1.Condition {
 		conditionType portero.ConditionType
 		verdict       verdict
 	}{
-		{portero.ConditionReady, decideReady(f, accepted, published, enforced)},
+		{portero.ConditionReady, decideReady(accepted, published, enforced)},
 		{portero.ConditionAccepted, accepted},
 		{portero.ConditionPublished, published},
 		{portero.ConditionEnforced, enforced},
@@ -159,7 +159,7 @@ func checkFallback(f *Facts) *verdict {
 
 // decideReady summarizes. Fallback, Shadow and a policy without pods are no hindrance: the policy was taken over by
 // everyone that it concerns.
-func decideReady(f *Facts, accepted, published, enforced verdict) verdict {
+func decideReady(accepted, published, enforced verdict) verdict {
 	for _, v := range []verdict{accepted, published} {
 		if v.status != metav1.ConditionTrue {
 			return no(v.reason, "%s", v.message)

@@ -42,11 +42,6 @@ type PodFacts struct {
 	Fallback bool
 }
 
-// acknowledged reports whether the pod's sidecar is known to apply generation.
-func (p *PodFacts) acknowledged(generation int64) bool {
-	return p.Injected && p.Fresh && p.Applied == generation
-}
-
 // concerned are the pods whose sidecars the policy needs: ready, and they asked.
 func (f *Facts) concerned() []*PodFacts {
 	var out []*PodFacts

@@ -38,13 +38,13 @@ func (r *Reconciler) translate(_ context.Context, p *pass) error {
 
 // selectPods finds the pods that the policy concerns.
 func (r *Reconciler) selectPods(ctx context.Context, p *pass) error {
-	selector, err := Selector(p.policy)
-	if err != nil {
-		p.facts.PodsUnknown = true
-		return nil // the translator tells
+	selector, readable := Selector(p.policy)
+	if !readable {
+		p.facts.PodsUnknown = true // the translator tells
+		return nil
 	}
 	list := &corev1.PodList{}
-	err = r.Client.List(ctx, list, client.InNamespace(p.policy.Namespace), client.MatchingLabelsSelector{Selector: selector},
+	err := r.Client.List(ctx, list, client.InNamespace(p.policy.Namespace), client.MatchingLabelsSelector{Selector: selector},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		p.facts.PodsUnknown = true
@@ -63,8 +63,9 @@ func (r *Reconciler) selectPods(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// Selector is the policy's selector in the form that lists understand.
-func Selector(policy *portero.RateLimitPolicy) (labels.Selector, error) {
+// Selector is the policy's selector in the form that lists understand; ok is false for one that means nothing, as in a
+// policy that was stored before there was a rule against it.
+func Selector(policy *portero.RateLimitPolicy) (selector labels.Selector, ok bool) {
 	out := &metav1.LabelSelector{MatchLabels: make(map[string]string, len(policy.Spec.Selector.MatchLabels))}
 	for key, value := range policy.Spec.Selector.MatchLabels {
 		out.MatchLabels[key] = string(value)
@@ -76,16 +77,14 @@ func Selector(policy *portero.RateLimitPolicy) (labels.Selector, error) {
 		}
 		out.MatchExpressions = append(out.MatchExpressions, requirement)
 	}
-	return metav1.LabelSelectorAsSelector(out)
+	selector, err := metav1.LabelSelectorAsSelector(out)
+	return selector, err == nil
 }
 
 // readHeartbeats adds what the pods' sidecars last reported.
 func (r *Reconciler) readHeartbeats(ctx context.Context, p *pass) error {
 	snapshot := r.Board.Read(ctx, p.policy.Namespace)
-	if snapshot.Err != nil {
-		p.facts.BeatsUnreadable = problem.Of(snapshot.Err, portero.ReasonHeartbeatsUnreadable)
-		return nil
-	}
+	p.facts.BeatsUnreadable = problem.Of(snapshot.Err, portero.ReasonHeartbeatsUnreadable)
 	for i := range p.facts.Pods {
 		pod := &p.facts.Pods[i]
 		beat, ok := snapshot.Beats[pod.UID]

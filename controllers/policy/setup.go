@@ -49,8 +49,8 @@ var podChanged = predicate.Funcs{
 // policiesOf lists the policies that select a pod.
 func (r *Reconciler) policiesOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	return requests(ctx, r.Client, pod.GetNamespace(), func(policy *portero.RateLimitPolicy) bool {
-		selector, err := Selector(policy)
-		return err == nil && selector.Matches(labels.Set(pod.GetLabels()))
+		selector, ok := Selector(policy)
+		return ok && selector.Matches(labels.Set(pod.GetLabels()))
 	})
 }
 

@@ -28,7 +28,7 @@ func samples() []string {
 	return kustomization.Resources
 }
 
-// readPolicy reads a policy in which nothing is misspelt.
+// readPolicy reads a policy in which nothing is misspelled.
 func readPolicy(text []byte) *v1alpha1.RateLimitPolicy {
 	GinkgoHelper()
 	policy := &v1alpha1.RateLimitPolicy{}

@@ -83,9 +83,8 @@ func fencedBy(err error, fence int64) error {
 	if !found {
 		return nil
 	}
-	stored, parseErr := strconv.ParseInt(text, 10, 64)
-	if parseErr != nil {
-		return nil
+	if stored, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return &FencedError{Fence: fence, Stored: stored}
 	}
-	return &FencedError{Fence: fence, Stored: stored}
+	return nil
 }

@@ -13,7 +13,7 @@ type TLS struct {
 	CA []byte
 	// Certificate and Key identify the client (mTLS); both or none.
 	Certificate, Key []byte
-	// ServerName is what the server's certificate must be for; empty: the address that is dialled. Cluster nodes often
+	// ServerName is what the server's certificate must be for; empty: the address that is dialed. Cluster nodes often
 	// announce IP addresses that their certificates do not name.
 	ServerName string
 }

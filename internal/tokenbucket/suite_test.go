@@ -46,7 +46,7 @@ type process struct {
 var shared process
 
 func (*process) Helper()                           {}
-func (*process) Logf(format string, args ...any)   { fmt.Printf(format+"\n", args...) }
+func (*process) Logf(format string, args ...any)   { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 func (*process) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (p *process) Cleanup(f func())                { p.cleanups = append(p.cleanups, f) }
 

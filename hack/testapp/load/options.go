@@ -113,10 +113,22 @@ func (o Options) validate() error {
 		return fmt.Errorf("-url is required")
 	}
 	for _, raw := range o.URLs {
-		if u, err := url.Parse(raw); err != nil || u.Scheme != "http" || u.Host == "" {
+		if !isHTTP(raw) {
 			return fmt.Errorf("-url %q: must be an http:// address", raw)
 		}
 	}
+	if err := o.validateBounds(); err != nil {
+		return err
+	}
+	return validateClients(o.Clients)
+}
+
+func isHTTP(raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && u.Scheme == "http" && u.Host != ""
+}
+
+func (o Options) validateBounds() error {
 	switch {
 	case o.Rate < 0 || o.Rate > maxRate:
 		return fmt.Errorf("-rate %v: must be 0..%d", o.Rate, maxRate)
@@ -131,8 +143,12 @@ func (o Options) validate() error {
 	case o.BodyBytes < 0 || o.BodyBytes > 1<<30:
 		return fmt.Errorf("-body-bytes %d: must be 0..%d", o.BodyBytes, 1<<30)
 	}
+	return nil
+}
+
+func validateClients(clients []Client) error {
 	names := map[string]bool{}
-	for _, client := range o.Clients {
+	for _, client := range clients {
 		if client.Name == "" || names[client.Name] {
 			return fmt.Errorf("-client %q: needs a name of its own", client.Name)
 		}

@@ -70,7 +70,7 @@ func tally(results []result) Tally {
 	}
 	var latencies []time.Duration
 	for _, r := range results {
-		t.Counts.add(r)
+		t.add(r)
 		second := int(r.sent / time.Second)
 		for len(t.Seconds) <= second {
 			t.Seconds = append(t.Seconds, Counts{})

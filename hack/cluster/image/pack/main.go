@@ -50,7 +50,7 @@ func writeFile(path string, img image.Image) error {
 	if err != nil {
 		return fmt.Errorf("write image %s: %w", path, err)
 	}
-	defer os.Remove(file.Name())
+	defer func() { _ = os.Remove(file.Name()) }() // gone already when all went well
 	if err := img.Write(file); err != nil {
 		file.Close()
 		return fmt.Errorf("write image %s: %w", path, err)

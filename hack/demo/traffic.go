@@ -31,7 +31,7 @@ type outcome struct {
 }
 
 // traffic sends both clients' requests through the Service and prints what came back. Each client has a rate of its own, so
-// each is a load of its own; every request dials anew, so that the Service picks a pod each time.
+// each is a load of its own, over eight connections: the Service picks a pod for each, and what a connection is refused counts for its pod.
 func traffic(ctx context.Context) (outcome, error) {
 	address, err := kubectl(ctx, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 	if err != nil {
@@ -41,8 +41,8 @@ func traffic(ctx context.Context) (outcome, error) {
 	for name, rps := range map[string]float64{"alice": aliceRPS, "bob": bobRPS} {
 		go func() {
 			reports <- load.Run(ctx, load.Options{
-				URLs: []string{"http://" + address + "/"}, Rate: rps, Concurrency: 4, Duration: duration, Requests: 10_000,
-				Timeout: 5 * time.Second, Method: http.MethodGet, NewConnections: true,
+				URLs: []string{"http://" + address + "/"}, Rate: rps, Concurrency: 8, Duration: duration, Requests: 10_000,
+				Timeout: 5 * time.Second, Method: http.MethodGet,
 				Clients: []load.Client{{Name: name, Headers: http.Header{"X-Api-Key": {name}}}},
 			})
 		}()

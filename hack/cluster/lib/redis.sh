@@ -78,7 +78,7 @@ start_redis_node() {
 
 # end_redis_node N: a node that was paused has to be woken to see the signal.
 end_redis_node() {
-  if signal "redis-$1" TERM; then signal "redis-$1" CONT || true; fi
+  if signal "redis-$1" TERM; then signal "redis-$1" CONT 2>/dev/null || true; fi
 }
 
 stopped() { ! running "$1"; }

@@ -96,6 +96,25 @@ var _ = Describe("Run", func() {
 		Expect(report.ElapsedSeconds).To(BeNumerically(">=", 0.48))
 	})
 
+	It("sends each request in flight over a connection of its own, and keeps it", func(ctx SpecContext) {
+		var together sync.WaitGroup
+		together.Add(3)
+		var remotes sync.Map
+		var n atomic.Int64
+		o := options(serve(func(_ http.ResponseWriter, r *http.Request) {
+			remotes.Store(r.RemoteAddr, true)
+			if n.Add(1) <= 3 { // nobody is answered before each worker has sent one
+				together.Done()
+				together.Wait()
+			}
+		}), 30)
+		o.Concurrency = 3
+		Expect(load.Run(ctx, o).Total.Passed).To(Equal(30))
+		connections := 0
+		remotes.Range(func(any, any) bool { connections++; return true })
+		Expect(connections).To(Equal(3))
+	}, NodeTimeout(20*time.Second))
+
 	It("dials for every request when asked to", func(ctx SpecContext) {
 		var remotes atomic.Int64
 		var seen sync.Map

@@ -33,7 +33,7 @@ type Options struct {
 	Clients []Client
 	// Rate is requests per second of each client; 0 sends the next request as soon as one has come back.
 	Rate float64
-	// Concurrency is how many requests of one client are in flight at most.
+	// Concurrency is how many requests of one client are in flight at most, each over a connection of its own.
 	Concurrency int
 	Duration    time.Duration
 	// Requests bounds each client's requests.

@@ -48,7 +48,6 @@ type sender struct {
 	options Options
 	client  Client
 	started time.Time
-	http    *http.Client
 	next    atomic.Int64
 
 	mu      sync.Mutex
@@ -69,19 +68,17 @@ type result struct {
 }
 
 func newSender(options Options, client Client, started time.Time) *sender {
+	return &sender{options: options, client: client, started: started, podOf: map[string]string{}}
+}
+
+// newHTTPClient is one worker's: with a connection of its own, workers spread over the pods of a Service, and each request's pod is known.
+func (o Options) newHTTPClient() *http.Client {
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(!options.HTTP2)
-	protocols.SetUnencryptedHTTP2(options.HTTP2)
-	transport := &http.Transport{
-		Protocols:           protocols,
-		MaxIdleConnsPerHost: options.Concurrency,
-		DisableKeepAlives:   options.NewConnections,
-		DisableCompression:  true,
-	}
-	return &sender{
-		options: options, client: client, started: started, podOf: map[string]string{},
-		http: &http.Client{Transport: transport, Timeout: options.Timeout},
-	}
+	protocols.SetHTTP1(!o.HTTP2)
+	protocols.SetUnencryptedHTTP2(o.HTTP2)
+	return &http.Client{Timeout: o.Timeout, Transport: &http.Transport{
+		Protocols: protocols, DisableKeepAlives: o.NewConnections, DisableCompression: true,
+	}}
 }
 
 func (s *sender) run(ctx context.Context) {
@@ -90,12 +87,13 @@ func (s *sender) run(ctx context.Context) {
 		wait.Go(func() { s.work(ctx) })
 	}
 	wait.Wait()
-	s.http.CloseIdleConnections()
 }
 
 // work sends requests until the load ends. Under a rate each request has its time from the start, so that slow answers are followed by
 // faster sending and the rate holds on average.
 func (s *sender) work(ctx context.Context) {
+	client := s.options.newHTTPClient()
+	defer client.CloseIdleConnections()
 	for {
 		n := s.next.Add(1) - 1
 		due := time.Since(s.started)
@@ -105,7 +103,7 @@ func (s *sender) work(ctx context.Context) {
 		if n >= int64(s.options.Requests) || due >= s.options.Duration || !wait(ctx, due-time.Since(s.started)) {
 			return
 		}
-		r := s.send(ctx, s.options.URLs[int(n)%len(s.options.URLs)])
+		r := s.send(ctx, client, s.options.URLs[int(n)%len(s.options.URLs)])
 		if ctx.Err() != nil {
 			return
 		}
@@ -133,7 +131,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (s *sender) send(ctx context.Context, url string) result {
+func (s *sender) send(ctx context.Context, client *http.Client, url string) result {
 	r := result{sent: time.Since(s.started)}
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		r.connection = info.Conn.LocalAddr().String() + ">" + info.Conn.RemoteAddr().String()
@@ -150,7 +148,7 @@ func (s *sender) send(ctx context.Context, url string) result {
 	if host := s.client.Headers.Get("Host"); host != "" {
 		request.Host = host
 	}
-	response, err := s.http.Do(request)
+	response, err := client.Do(request)
 	if err == nil {
 		_, err = io.Copy(io.Discard, response.Body)
 		response.Body.Close()

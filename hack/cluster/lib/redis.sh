@@ -56,6 +56,7 @@ maxmemory-policy noeviction
 save ""
 appendonly no
 shutdown-timeout 0
+repl-diskless-sync-delay 0
 user default off
 user $redis_user on ~* &* +@all >$password
 masteruser $redis_user

@@ -8,18 +8,16 @@ set -euo pipefail
 # Kubelet and containerd write below these folders whatever their configuration says. An overlay with its upper layer in memory
 # lets them, and leaves this machine's folders as they are, also where a mount point had to be made first.
 hide_host_folders() {
-  local folder layer scratch="$cluster_dir/scratch" back binaries_fd state_fd
-  mkdir -p "$scratch"
-  mount -t tmpfs -o mode=0755 portero "$scratch"
+  local folder layer back binaries_fd state_fd
   exec {state_fd}<"$cluster_dir" {binaries_fd}<"$1"
+  mount -t tmpfs -o mode=0755 portero /run
   for folder in /var/lib /var/log /opt /usr/libexec; do
     [ -d "$folder" ] || continue
-    layer="$scratch$folder"
+    layer="/run/overlay$folder"
     mkdir -p "$layer/upper" "$layer/work"
     mount -t overlay -o "lowerdir=$folder,upperdir=$layer/upper,workdir=$layer/work" portero "$folder"
   done
-  mount -t tmpfs -o mode=0755 portero /run
-  # A checkout or cache below one of those folders must stay the real one.
+  # A state folder or cache below one of those must stay the real one.
   for back in "$state_fd $cluster_dir" "$binaries_fd $1"; do
     mkdir -p "${back#* }"
     mount --no-canonicalize --bind "/proc/self/fd/${back%% *}" "${back#* }"

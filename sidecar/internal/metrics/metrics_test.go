@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"time"
 
@@ -36,7 +37,7 @@ var _ = Describe("Metrics", func() {
 	})
 	scrape := func() string {
 		recorder := httptest.NewRecorder()
-		measured.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+		measured.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return recorder.Body.String()
 	}
 

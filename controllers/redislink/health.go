@@ -61,7 +61,7 @@ func (s *session) judge(err error, answers bool) *problem.Problem {
 	case err == nil:
 		return nil
 	case errors.Is(err, configstore.ErrDenied):
-		text = "redis refuses the manager (" + refusal(err) + "); check " + UsernameKey + " and " + PasswordKey + " in the Secret " + AdminSecret
+		text = refused(err)
 	case answers && errors.As(err, &failed):
 		if len(failed.Masters) == 0 {
 			return nil // a replica that is away hinders nobody
@@ -77,10 +77,20 @@ func (s *session) judge(err error, answers bool) *problem.Problem {
 	return &problem.Problem{Reason: portero.ReasonRedisUnreachable, Message: text, Cause: err}
 }
 
+// refused says what to do about a refusal: a password is wrong, or the user lacks a right.
+func refused(err error) string {
+	way := "check " + UsernameKey + " and " + PasswordKey + " in the Secret " + AdminSecret
+	text := refusal(err)
+	if !strings.HasPrefix(text, "WRONGPASS") && !strings.HasPrefix(text, "NOAUTH") {
+		way = "grant the user of the Secret " + AdminSecret + " what config/README.md lists"
+	}
+	return "redis refuses the manager (" + text + "); " + way
+}
+
 // refusal finds the server's answer, such as "WRONGPASS invalid username-password pair or user is disabled.".
 func refusal(err error) string {
 	text := err.Error()
-	for _, code := range []string{"WRONGPASS", "NOAUTH", "NOPERM"} {
+	for _, code := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "The user executing the script"} {
 		if _, answer, found := strings.Cut(text, code); found {
 			answer, _, _ = strings.Cut(answer, "; node ")
 			return strings.TrimSuffix(code+answer, ".")

@@ -124,7 +124,7 @@ func explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, configstore.ErrDenied):
-		return problem.New(portero.ReasonRedisUnreachable, "redis refuses the manager; check username and password in the Secret %s: %w", AdminSecret, err)
+		return &problem.Problem{Reason: portero.ReasonRedisUnreachable, Message: refused(err), Cause: err}
 	case errors.Is(err, configstore.ErrUnreachable):
 		return problem.New(portero.ReasonRedisUnreachable, "redis can't be reached: %w", err)
 	case errors.Is(err, configstore.ErrNoLibrary):

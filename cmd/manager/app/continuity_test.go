@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -182,6 +184,41 @@ var _ = Describe("The manager", func() {
 			))
 		}, NodeTimeout(2*time.Minute))
 	})
+
+	It("needs no more of Redis than config/README.md says", func(ctx SpecContext) {
+		readme, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "README.md"))
+		Expect(err).NotTo(HaveOccurred())
+		_, rules, found := strings.Cut(string(readme), "ACL SETUSER portero-admin on '>…' ")
+		Expect(found).To(BeTrue())
+		rules, _, _ = strings.Cut(rules, "```")
+		command := []any{"ACL", "SETUSER", "portero-admin", "reset", "on", ">least"}
+		for _, rule := range strings.Fields(strings.NewReplacer("'", "", "\\\n", " ").Replace(rules)) {
+			command = append(command, rule)
+		}
+		onEveryNode(ctx, command...)
+		DeferCleanup(func(ctx SpecContext) { onEveryNode(ctx, "ACL", "DELUSER", "portero-admin") })
+		admin := connectRedis(ctx, api, "least")
+		admin.StringData = map[string]string{redislink.UsernameKey: "portero-admin"}
+		Expect(api.Client.Update(ctx, admin)).To(Succeed())
+		start(api, string(instance))
+		policy := createPolicy(ctx, namespace, "checkout")
+		pod := testenv.NewPod(namespace, "web", testenv.Asked, testenv.WithSidecar("portero"), testenv.Ready)
+		api.CreatePod(ctx, pod)
+		Eventually(conditions(ctx, policy)).WithTimeout(status).Should(HaveKeyWithValue(portero.ConditionPublished, "True/Published"), func() string {
+			return message(policy, portero.ConditionPublished)
+		})
+		beat(ctx, instance, pod, policy, 1)
+		Eventually(conditions(ctx, policy)).WithTimeout(status).Should(And(
+			HaveKeyWithValue(portero.ConditionEnforced, "True/Enforced"), HaveKeyWithValue(portero.ConditionDegraded, "False/Healthy")))
+		Eventually(users(ctx, instance)).WithTimeout(status).Should(ContainElement(instance.User(namespace)))
+		onEveryMaster(ctx, "FUNCTION", "FLUSH")
+		onEveryMaster(ctx, "FLUSHALL")
+		published(ctx, map[string]int64{"checkout": 1})
+		Expect(api.Client.Delete(ctx, policy)).To(Succeed())
+		Expect(api.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		Eventually(stored(ctx, instance, namespace)).WithTimeout(2 * sweepTime).Should(BeNil())
+		Eventually(users(ctx, instance)).WithTimeout(status).ShouldNot(ContainElement(instance.User(namespace)))
+	}, NodeTimeout(2*time.Minute))
 
 	It("gives sidecars the addresses of a flag, and never its own credentials", func(ctx SpecContext) {
 		admin := connectRedis(ctx, api, redisPassword)

@@ -71,6 +71,14 @@ func beat(ctx context.Context, instance keyspace.Instance, pod *corev1.Pod, poli
 	Expect(err).NotTo(HaveOccurred())
 }
 
+// onEveryNode sends a command to each node.
+func onEveryNode(ctx context.Context, command ...any) {
+	GinkgoHelper()
+	for _, node := range redis.Nodes {
+		Expect(node.Client().Do(ctx, command...).Err()).To(Succeed())
+	}
+}
+
 // onEveryMaster sends a command to each master.
 func onEveryMaster(ctx context.Context, command ...any) {
 	GinkgoHelper()

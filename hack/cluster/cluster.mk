@@ -1,7 +1,7 @@
 ##@ Development cluster
 
 .PHONY: up
-up: ## Start a real Kubernetes, a Redis Cluster and Portero on this machine (root; first time 10 min, then half a minute).
+up: ## Start a real Kubernetes, a Redis Cluster and Portero on this machine (root; first time 10 to 25 min, then half a minute).
 	hack/cluster/up
 
 .PHONY: down
@@ -9,7 +9,7 @@ down: ## Take all of that away without a trace.
 	hack/cluster/down
 
 .PHONY: cluster-build
-cluster-build: ## Build the pinned Kubernetes, containerd and CoreDNS into the cache (10 min cold on 2 cores, instant when there).
+cluster-build: ## Build the pinned Kubernetes, containerd and CoreDNS into the cache (10 to 25 min cold on 2 cores, instant when there).
 	hack/cluster/build all
 
 .PHONY: cluster-images

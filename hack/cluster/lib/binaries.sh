@@ -13,7 +13,7 @@ build_flags() {
   printf '%s' "$ldflags"
 }
 
-# set, module folder, binary, package, seconds it took cold on 2 cores
+# set, module folder, binary, package, weight: the seconds it once took cold on 2 quick cores
 recipes() {
   cat <<'LIST'
 envtest kubernetes kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver 200
@@ -73,10 +73,10 @@ build_loudly() {
 }
 
 build_sets() {
-  local wanted=" $* " todo=() set module name package cold total=0 n=0 began
-  while read -r set module name package cold; do
+  local wanted=" $* " todo=() set module name package weight total=0 done=0 n=0 began started left line
+  while read -r set module name package weight; do
     case "$wanted" in *" $set "* | *" all "*) ;; *) continue ;; esac
-    [ -x "$binaries/$name" ] || todo+=("$module $name $package $cold")
+    [ -x "$binaries/$name" ] || todo+=("$module $name $package $weight")
   done < <(recipes)
   [ "${#todo[@]}" -gt 0 ] || return 0
 
@@ -87,15 +87,19 @@ build_sets() {
     flock 8
   fi
   for line in "${todo[@]}"; do total=$((total + ${line##* })); done
-  say "building ${#todo[@]} binaries into $binaries (about $total s cold on 2 cores, seconds with a warm Go cache)"
+  say "building ${#todo[@]} binaries into $binaries: seconds with a warm Go cache; cold, $((total / 60 + 1)) to $((total / 20 + 1)) min on 2 cores"
+  started="$SECONDS"
   for line in "${todo[@]}"; do
-    read -r module name package cold <<<"$line"
+    read -r module name package weight <<<"$line"
     n=$((n + 1))
     [ -x "$binaries/$name" ] && continue
-    say "  [$n/${#todo[@]}] $name (about $cold s cold)"
     began="$SECONDS"
+    left=""
+    if [ "$done" -gt 0 ]; then left=", about $(((began - started) * (total - done) / done)) s left"; fi
+    say "  [$n/${#todo[@]}] $name ($((100 * weight / total)) % of the work$left)"
     build_loudly "$module" "$name" "$package" || die "building $name from $package failed"
     say "  [$n/${#todo[@]}] $name took $((SECONDS - began)) s"
+    done=$((done + weight))
   done
   exec 8>&-
 }

@@ -47,6 +47,8 @@ type scene struct {
 	configuration string
 	clock         *clocktesting.FakeClock
 	elected       chan struct{}
+	// running counts the replicas that were started.
+	running int
 }
 
 func newScene(ctx context.Context) *scene {
@@ -94,6 +96,7 @@ func (s *scene) startAs(ctx context.Context, config *rest.Config, change ...func
 	}
 	keeper, err := servingcert.New(config, o)
 	Expect(err).NotTo(HaveOccurred())
+	s.running++
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- keeper.Start(running) }()
@@ -107,10 +110,11 @@ func (s *scene) startAs(ctx context.Context, config *rest.Config, change ...func
 // elect makes the replicas that share the scene's channel leaders.
 func (s *scene) elect() { close(s.elected) }
 
-// step moves the clock once a replica waits for it.
+// step moves the clock once every replica waits for it: one that has read the time and not yet set its timer would count
+// the timer's wait from the new time.
 func (s *scene) step(d time.Duration) {
 	GinkgoHelper()
-	Eventually(s.clock.HasWaiters, timeout, poll).Should(BeTrue())
+	Eventually(s.clock.Waiters, timeout, poll).Should(Equal(s.running))
 	s.clock.Step(d)
 }
 

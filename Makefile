@@ -11,7 +11,7 @@ KUBECTL ?= kubectl
 TOOL := go tool -modfile=hack/tools/go.mod
 LDFLAGS := -s -w -X github.com/portero-dev/portero/internal/version.Version=$(VERSION)
 GINKGO_FLAGS ?= --randomize-all --randomize-suites --keep-going --fail-on-pending --timeout=20m
-FUZZTIME ?= 5s
+FUZZ_INPUTS ?= 10000
 export GOFLAGS ?= -buildvcs=false
 
 # The folder of etcd, kube-apiserver and kubectl that the API-server tests run on; set it to use others.
@@ -88,9 +88,9 @@ redis-server:
 	@command -v redis-server >/dev/null || hack/cluster/packages redis-server
 
 .PHONY: test
-test: envtest-bin redis-server ## Unit, API-server and Redis Cluster tests with the race detector, in random order, then each fuzz target for FUZZTIME.
+test: envtest-bin redis-server ## Unit, API-server and Redis Cluster tests with the race detector, in random order, then each fuzz target on FUZZ_INPUTS inputs.
 	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" $(TOOL) ginkgo run -r --race $(GINKGO_FLAGS) --skip-package=hack/e2e ./
-	hack/fuzz $(FUZZTIME)
+	hack/fuzz $(FUZZ_INPUTS)
 
 .PHONY: deflake
 deflake: envtest-bin redis-server ## Repeat the tests until one fails.

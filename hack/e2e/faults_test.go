@@ -27,6 +27,7 @@ var _ = Describe("When Redis fails", Serial, func() {
 	BeforeEach(func(ctx SpecContext) {
 		w = startWorkload(ctx, faultReplicas)
 		policy = perKey(w.namespace, faultCapacity, faultRate, "1s")
+		policy.Spec.Store = portero.Store{}
 		enforce(ctx, policy)
 		DeferCleanup(func(ctx SpecContext) {
 			redisControl(ctx, "start")

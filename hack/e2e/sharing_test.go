@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
 	"github.com/portero-dev/portero/hack/testapp/load"
@@ -95,9 +96,10 @@ var _ = Describe("A changed policy", func() {
 		enforce(ctx, policy)
 		Expect(burst(ctx, "spender", 60, w.podURLs(ctx)...).Passed).To(Equal(60))
 
+		changed := policy.DeepCopy()
+		changed.Spec.Limits[0].Bucket.Capacity = 80
 		patched := time.Now()
-		policy.Spec.Limits[0].Bucket.Capacity = 80
-		Expect(kube.Update(ctx, policy)).To(Succeed())
+		Expect(kube.Patch(ctx, changed, client.MergeFrom(policy))).To(Succeed())
 		for _, url := range w.podURLs(ctx) {
 			Eventually(func() string { return answer(ctx, url, "watcher").Header.Get("RateLimit-Policy") }).WithContext(ctx).
 				WithTimeout(2*time.Second - time.Since(patched)).WithPolling(50 * time.Millisecond).Should(ContainSubstring("q=80"))

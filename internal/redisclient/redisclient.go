@@ -107,6 +107,8 @@ func (o Options) cluster() *redis.ClusterOptions {
 		MaxRedirects:          3,
 		// -1 is none: a redirected pipeline would otherwise sleep for 10 to 30 ms first.
 		MinRetryBackoff: -1,
+		// Or each node gets a second pool for pipelines, beside PoolSize, with ten connections and large buffers.
+		PipelinePoolSize: -1,
 		// Routing policies cost a COMMAND, which a sidecar's user may not send.
 		DisableRoutingPolicies: true,
 		// CLIENT SETINFO is an error on 7.0.

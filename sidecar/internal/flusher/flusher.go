@@ -104,11 +104,15 @@ func (f *Flusher) connect(ctx context.Context) {
 
 // Reload implements failover.Store.
 func (f *Flusher) Reload(ctx context.Context) error {
+	known := f.Masters()
 	var mu sync.Mutex
 	var masters []string
 	// The only call of the client that reads the topology and waits for it. Where no node answers, it goes on with the one
 	// it had.
-	err := f.options.Client.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+	err := f.options.Client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		if !slices.Contains(known, master.Options().Addr) {
+			warm(ctx, master)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		masters = append(masters, master.Options().Addr)
@@ -124,6 +128,18 @@ func (f *Flusher) Reload(ctx context.Context) error {
 	f.topo.Store(&masters)
 	f.drop(masters)
 	return nil
+}
+
+// warm opens the connections that the lanes to a master will use, so that no verdict's budget pays for dialling and
+// authentication. A master that can't be reached is what verdicts find out by themselves.
+func warm(ctx context.Context, master *redis.Client) {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	for range lanesPerMaster {
+		held := master.Conn() // held, or the next PING would take the same connection
+		defer held.Close()    //nolint:errcheck // back to the pool
+		_ = held.Ping(ctx).Err()
+	}
 }
 
 // drop ends the lanes to nodes that are no masters any more.

@@ -59,6 +59,19 @@ var _ = Describe("Flusher", func() {
 		Expect(ask(f, group).Charges[0].Allowed).To(BeFalse())
 	})
 
+	It("has its connections before the first verdict, whose budget pays for none", func(ctx SpecContext) {
+		client := redisclient.NewVerdict(redisclient.Options{Addrs: cluster.Addrs()})
+		f, _ := run(ctx, client)
+		Eventually(f.Masters).Should(HaveLen(3))
+		before := client.PoolStats()
+		for i := range 30 {
+			Expect(ask(f, bucket(fmt.Sprint("warm-", i), 1)).Err).NotTo(HaveOccurred())
+		}
+		after := client.PoolStats()
+		Expect(after.Misses).To(Equal(before.Misses), "a miss is a dial on demand")
+		Expect(after.TotalConns).To(Equal(before.TotalConns))
+	})
+
 	It("tells when the bucket knows a newer limit", func(ctx SpecContext) {
 		f := ready(ctx)
 		ask(f, bucket("newer", 5))

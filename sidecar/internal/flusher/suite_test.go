@@ -55,6 +55,12 @@ func start(ctx context.Context, options redisclient.Options) *flusher.Flusher {
 func startStoppable(ctx context.Context, options redisclient.Options) (*flusher.Flusher, func()) {
 	GinkgoHelper()
 	client := redisclient.NewVerdict(options)
+	return run(ctx, client)
+}
+
+// run runs a flusher on a client until the spec ends.
+func run(ctx context.Context, client *redis.ClusterClient) (*flusher.Flusher, func()) {
+	GinkgoHelper()
 	f := flusher.New(flusher.Options{
 		Client: client, Instance: instance, Namespace: namespace,
 		Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Ready: func() {},

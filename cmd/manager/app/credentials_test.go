@@ -139,7 +139,7 @@ var _ = Describe("Credentials", func() {
 		node := redis.Nodes[len(redis.Nodes)-1] // a replica: no failover
 		node.Kill()
 		Expect(node.Restart(ctx)).To(Succeed())
-		Eventually(users(ctx, instance)).WithTimeout(soon).Should(ContainElement(instance.User(namespace)))
+		Eventually(users(ctx, instance)).WithTimeout(back).Should(ContainElement(instance.User(namespace)))
 		Expect(redis.WaitHealthy(ctx)).To(Succeed())
 	})
 })

@@ -69,7 +69,7 @@ var _ = Describe("A policy", func() {
 			onEveryMaster(ctx, "FUNCTION", "FLUSH")
 			Eventually(func() error {
 				return redis.Client().FCall(ctx, keyspace.FunctionLibrary+"_heartbeats", []string{instance.Heartbeats(namespace)}).Err()
-			}).WithTimeout(soon).Should(Succeed())
+			}).WithTimeout(back).Should(Succeed())
 			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(Equal(healthyNoPods))
 		})
 

@@ -67,8 +67,10 @@ func beat(ctx context.Context, instance keyspace.Instance, pod *corev1.Pod, poli
 	for _, change := range changes {
 		change(heartbeat)
 	}
-	_, err := configstore.NewHeartbeats(redis.Client(), instance, pod.Namespace).Send(ctx, string(pod.UID), heartbeat)
-	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		_, err := configstore.NewHeartbeats(redis.Client(), instance, pod.Namespace).Send(ctx, string(pod.UID), heartbeat)
+		return err
+	}).WithTimeout(soon).Should(Succeed(), "a manager that just started loads the library first")
 }
 
 // onEveryNode sends a command to each node.

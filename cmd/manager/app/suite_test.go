@@ -20,11 +20,12 @@ func TestManager(t *testing.T) {
 
 const redisPassword = "the-default-users-password"
 
-// Patience of the suite: soon for what is triggered, sweep for what the sweep repairs within 10 s and a bit for a busy
-// machine, status for what a status may take.
+// Patience of the suite: soon for what is triggered, back for what a node lost and has again 2 s after it was looked at,
+// sweepTime for what the sweep repairs within 10 s, status for what a status may take.
 const (
 	soon      = 5 * time.Second
-	sweepTime = 13 * time.Second
+	back      = 2 * time.Second
+	sweepTime = 10 * time.Second
 	status    = 15 * time.Second
 	often     = 100 * time.Millisecond
 )

@@ -49,6 +49,10 @@ func ParseSettings(secret *corev1.Secret) (*Settings, error) {
 		return nil, problem.New(portero.ReasonRedisNotConfigured, "Secret %s/%s: keys %q and %q belong together, one is missing",
 			secret.Namespace, secret.Name, CertKey, KeyKey)
 	}
+	if len(secret.Data[CertKey]) > 0 && len(secret.Data[CAKey]) == 0 {
+		return nil, problem.New(portero.ReasonRedisNotConfigured, "Secret %s/%s: key %q is missing beside %q: without a CA the connection would not be encrypted",
+			secret.Namespace, secret.Name, CAKey, CertKey)
+	}
 	return &Settings{
 		Addrs:    addrs,
 		Username: strings.TrimSpace(string(secret.Data[UsernameKey])),

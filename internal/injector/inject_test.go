@@ -62,6 +62,14 @@ var _ = Describe("Injection", func() {
 		Entry("a restricted namespace and mode Redirect", injector.ReasonPodSecurity, true, annotated(v1alpha1.InterceptionAnnotation, "Redirect")),
 	)
 
+	It("injects in a restricted namespace where nothing is intercepted", func() {
+		o := options()
+		o.RestrictedNamespace = true
+		r := inject(marshal(newPod(annotated(v1alpha1.InterceptionAnnotation, "None"))), o)
+		Expect(r.Status.Injected).To(BeTrue(), r.Status.Message)
+		Expect(initNames(podOf(r.Pod))).To(Equal([]string{sidecarenv.ContainerName}))
+	})
+
 	It("tells warnings with a refusal too, since a misspelled key is often its cause", func() {
 		r := inject(marshal(newPod(withPorts(), annotated("portero.dev/port", "8080"))), options())
 		Expect(r.Status.Reason).To(Equal(injector.ReasonNoPort))

@@ -14,27 +14,25 @@ type sized struct {
 	memory resource.Quantity
 }
 
-// The redirect runs for milliseconds, before everything else, so its requests add nothing to the pod's.
-var (
-	redirectCPU        = resource.MustParse("10m")
-	redirectMemory     = resource.MustParse("16Mi")
-	redirectMaxMemory  = resource.MustParse("64Mi")
-	redirectGuaranteed = resource.MustParse("100m")
-	computeResources   = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
-)
+var computeResources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
+// size gives both of our containers the same resources: the redirect runs alone, before everything else, so its requests
+// add nothing to the pod's, and what satisfies a namespace's LimitRange for one does for the other.
 func size(pod *corev1.Pod, s settings, o Options) (sized, []string) {
 	class := qosClass(pod)
 	if class == corev1.PodQOSGuaranteed && pod.Spec.Resources == nil {
 		return sizeGuaranteed(s, o.resources()), nil
 	}
 	sidecar, warnings := burstable(s, o.resources())
-	z := sized{
-		sidecar: sidecar,
-		redirect: requirements(
-			redirectCPU, resource.Quantity{}, least(redirectMemory, sidecar.Limits[corev1.ResourceMemory]), redirectMaxMemory),
-		memory: sidecar.Limits[corev1.ResourceMemory].DeepCopy(),
+	if _, limited := sidecar.Limits[corev1.ResourceCPU]; !limited && othersLimitCPU(pod) {
+		// A ResourceQuota on limits.cpu refuses pods in which one container has none.
+		guaranteed := o.resources().GuaranteedCPU
+		if request := sidecar.Requests[corev1.ResourceCPU]; request.Cmp(guaranteed) > 0 {
+			guaranteed = request
+		}
+		sidecar.Limits[corev1.ResourceCPU] = guaranteed
 	}
+	z := sized{sidecar: sidecar, redirect: *sidecar.DeepCopy(), memory: sidecar.Limits[corev1.ResourceMemory].DeepCopy()}
 	if pod.Spec.Resources != nil {
 		warnings = append(warnings, z.fitInto(pod)...)
 	} else if class == corev1.PodQOSBestEffort {
@@ -47,12 +45,20 @@ func size(pod *corev1.Pod, s settings, o Options) (sized, []string) {
 func sizeGuaranteed(s settings, r Resources) sized {
 	cpu := first(s.cpuLimit, s.cpuRequest, &r.CPULimit, &r.GuaranteedCPU)
 	memory := first(s.memoryLimit, s.memoryRequest, &r.MemoryLimit, &r.MemoryRequest)
-	initCPU, initMemory := least(redirectGuaranteed, cpu), least(redirectMaxMemory, memory)
-	return sized{
-		sidecar:  requirements(cpu, cpu, memory, memory),
-		redirect: requirements(initCPU, initCPU, initMemory, initMemory),
-		memory:   memory,
+	sidecar := requirements(cpu, cpu, memory, memory)
+	return sized{sidecar: sidecar, redirect: *sidecar.DeepCopy(), memory: memory}
+}
+
+// othersLimitCPU says whether every container but ours carries a CPU limit.
+func othersLimitCPU(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			if limit := c.Resources.Limits[corev1.ResourceCPU]; !isOurs(c.Name) && limit.IsZero() {
+				return false
+			}
+		}
 	}
+	return true
 }
 
 func burstable(s settings, r Resources) (corev1.ResourceRequirements, []string) {
@@ -202,12 +208,4 @@ func first(quantities ...*resource.Quantity) resource.Quantity {
 		}
 	}
 	return resource.Quantity{}
-}
-
-// least returns the smaller one; zero stands for unbounded.
-func least(a, b resource.Quantity) resource.Quantity {
-	if !b.IsZero() && b.Cmp(a) < 0 {
-		return b
-	}
-	return a
 }

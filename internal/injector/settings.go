@@ -66,10 +66,10 @@ func readSettings(pod *corev1.Pod, o Options) (settings, []string, *refusal) {
 	case s.mode != ModeRedirect && s.mode != ModePort && s.mode != ModeNone:
 		return s, warnings, refuse(ReasonInvalidAnnotation, "%s is %s: use Redirect, Port or None",
 			v1alpha1.InterceptionAnnotation, quote(string(s.mode)))
-	case o.RestrictedNamespace:
+	case o.RestrictedNamespace && s.mode != ModeNone:
 		return s, warnings, refuse(ReasonPodSecurity, "the namespace enforces Pod Security baseline or restricted, which does not "+
 			"admit interception Redirect, and interception Port is not available in this version: "+
-			"run the workload in a namespace with level privileged")
+			"run the workload in a namespace with level privileged, or use None and send traffic to the sidecar's own port")
 	case s.mode == ModePort:
 		return s, warnings, refuse(ReasonInterceptionUnavailable,
 			"interception Port is not available in this version: use Redirect or None")

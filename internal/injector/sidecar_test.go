@@ -121,14 +121,25 @@ var _ = Describe("The sidecar", func() {
 		}
 	})
 
-	It("never makes the redirect request more than itself", func() {
-		for _, class := range []corev1.ResourceRequirements{resources("", ""), resources("", "cpu=1 memory=1Gi")} {
-			pod, _ := injected(sized(class), annotated(v1alpha1.CPULimitAnnotation, "20m"), annotated(v1alpha1.MemoryLimitAnnotation, "12Mi"))
-			sidecar, redirect := initContainer(pod, sidecarenv.ContainerName), initContainer(pod, sidecarenv.RedirectContainerName)
-			for name, q := range redirect.Resources.Requests {
-				Expect(q.Cmp(sidecar.Resources.Requests[name])).To(BeNumerically("<=", 0), "%s", name)
-			}
+	It("gives the redirect what the sidecar has, so that a LimitRange that admits one admits the other", func() {
+		for _, class := range []corev1.ResourceRequirements{
+			resources("", ""), resources("cpu=1", ""), resources("", "cpu=1"), resources("", "cpu=1 memory=1Gi"),
+		} {
+			pod, _ := injected(sized(class), annotated(v1alpha1.CPURequestAnnotation, "70m"))
+			Expect(initContainer(pod, sidecarenv.RedirectContainerName).Resources).
+				To(Equal(initContainer(pod, sidecarenv.ContainerName).Resources))
 		}
+	})
+
+	It("has a CPU limit where every other container has one, as a quota on limits wants", func() {
+		pod, _ := injected(sized(resources("cpu=100m", "cpu=1")))
+		requests, limits := show(initContainer(pod, sidecarenv.ContainerName).Resources)
+		Expect(requests).To(ContainSubstring("cpu=20m"))
+		Expect(limits).To(ContainSubstring("cpu=250m"))
+
+		pod, _ = injected(sized(resources("cpu=100m", "cpu=1")), withContainer(corev1.Container{Name: "free", Image: "free"}))
+		_, limits = show(initContainer(pod, sidecarenv.ContainerName).Resources)
+		Expect(limits).NotTo(ContainSubstring("cpu="))
 	})
 
 	It("tells the Go runtime to stay below the memory limit", func() {

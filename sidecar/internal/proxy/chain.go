@@ -16,6 +16,7 @@ type handler func(w *response, r *http.Request)
 // handler composes what happens to a request, outermost first:
 //
 //   - enter wraps request and response, and looks after the connection when the answer came before the body's end;
+//   - wellFormed answers 400 to targets that apps read in another way than limits do;
 //   - clean takes out what is meant for this hop alone, so that limits see what the app will see, and no upgrade can open
 //     a way around them;
 //   - govern describes the request, takes the verdict, and answers when it is refused;
@@ -23,7 +24,7 @@ type handler func(w *response, r *http.Request)
 //
 // Probes don't come here: the redirect leads them straight to the app.
 func (p *Proxy) handler(forward *forwarder) http.Handler {
-	return p.enter(clean(p.govern(forward.serve)))
+	return p.enter(wellFormed(clean(p.govern(forward.serve))))
 }
 
 func (p *Proxy) enter(next handler) http.Handler {
@@ -60,6 +61,18 @@ func peerOf(r *http.Request) netip.Addr {
 	return peer.Addr().Unmap().WithZone("")
 }
 
+// wellFormed refuses a fragment in the target, which RFC 9112 section 3.2 does not admit: net/http takes it for a part of
+// the path, and many apps cut it off, so that /api#x would be /api to the app and no /api to its limits.
+func wellFormed(next handler) handler {
+	return func(w *response, r *http.Request) {
+		if strings.Contains(r.RequestURI, "#") {
+			http.Error(w, "portero: the request's target must not hold a fragment (#)", http.StatusBadRequest)
+			return
+		}
+		next(w, r)
+	}
+}
+
 // clean removes what Connection nominates, and offers to switch to another version of HTTP: behind such a switch further
 // requests would pass unseen.
 func clean(next handler) handler {
@@ -84,7 +97,7 @@ func clean(next handler) handler {
 	}
 }
 
-// withoutHTTP joins the protocols that don't carry HTTP requests of their own.
+// withoutHTTP joins the protocols that don't carry HTTP requests of their own, and that can be written at all.
 func withoutHTTP(offers []string) string {
 	var kept []string
 	for _, line := range offers {
@@ -94,7 +107,9 @@ func withoutHTTP(offers []string) string {
 			switch protocol {
 			case "", "h2c", "h2", "h3", "http", "tls":
 			default:
-				kept = append(kept, offer)
+				if !strings.ContainsFunc(offer, func(r rune) bool { return r < ' ' || r > '~' }) {
+					kept = append(kept, offer)
+				}
 			}
 		}
 	}

@@ -36,8 +36,9 @@ const (
 	// idleTimeout is longer than the idle timeouts of common load balancers (up to 600 s), so that it is they who close
 	// connections, never we while a request is on its way.
 	idleTimeout = 650 * time.Second
-	// maxHeaderBytes is more than apps accept themselves.
-	maxHeaderBytes = 256 << 10
+	// maxHeaderBytes is more than most apps accept themselves, and little enough that a thousand unfinished headers fit into
+	// the sidecar's memory.
+	maxHeaderBytes = 64 << 10
 	// pingAfter and pingTimeout find dead HTTP/2 clients.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
@@ -90,7 +91,8 @@ func (p *Proxy) Serve(listener net.Listener, upstream string) error {
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return p.base },
 		ConnContext:                  withConn,
-		ErrorLog:                     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		// Panics of handlers and failures to accept; what clients do wrong is not logged by net/http.
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)

@@ -17,6 +17,9 @@ const (
 	retryInterval = time.Second
 	// pause is the least time between two readings: a burst of news is one.
 	pause = 50 * time.Millisecond
+	// refreshPause is how long calls of Refresh are ignored after one that found nothing new: a record that this sidecar
+	// can't use makes each verdict stale.
+	refreshPause = 5 * time.Second
 	// readTimeout bounds one reading.
 	readTimeout = 2 * time.Second
 )
@@ -47,8 +50,13 @@ func (k *Keeper) Follow(ctx context.Context, reader Reader) {
 	}()
 	var stored *configstore.Snapshot
 	var told string
+	var asked bool      // by Refresh
+	var quiet time.Time // until then calls of Refresh are ignored
 	for {
 		next, err := k.read(ctx, reader, stored)
+		if asked && err == nil && next == stored {
+			quiet = time.Now().Add(refreshPause)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -62,43 +70,59 @@ func (k *Keeper) Follow(ctx context.Context, reader Reader) {
 		if err != nil && !errors.Is(err, configstore.ErrLost) {
 			wait = retryInterval
 		}
-		if !k.await(ctx, news, wait-rand.N(wait/4)) {
+		var alive bool
+		if asked, alive = k.await(ctx, news, quiet, wait-rand.N(wait/4)); !alive {
 			return
 		}
 	}
 }
 
 func (k *Keeper) read(ctx context.Context, reader Reader, stored *configstore.Snapshot) (*configstore.Snapshot, error) {
-	defer k.triedOnce.Do(func() { close(k.tried) })
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	next, err := reader.Update(reading, stored)
-	if err != nil {
+	if err == nil || errors.Is(err, configstore.ErrLost) {
+		defer k.triedOnce.Do(func() { close(k.tried) })
+	}
+	switch {
+	case err != nil:
 		return nil, err
+	case ctx.Err() != nil: // another reader took over, and may have applied what is newer
+		return nil, ctx.Err()
 	}
 	k.confirmed.Store(time.Now().UnixNano())
-	if next != stored {
+	if next != stored || next.Revision != k.Current().Revision {
 		k.Apply(next)
 	}
 	return next, nil
 }
 
-// await waits for news, for a call of Refresh or for the time to pass, and answers false when ctx is done.
-func (k *Keeper) await(ctx context.Context, news <-chan struct{}, wait time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+// await waits for news, for a call of Refresh after the time quiet, or for the time to pass. It answers whether it was
+// Refresh, and false when ctx is done.
+func (k *Keeper) await(ctx context.Context, news <-chan struct{}, quiet time.Time, wait time.Duration) (asked, alive bool) {
+	least := time.NewTimer(pause)
+	defer least.Stop()
 	select {
 	case <-ctx.Done():
-		return false
-	case <-timer.C:
+		return false, false
+	case <-least.C:
 	}
-	timer.Reset(wait)
-	select {
-	case <-ctx.Done():
-		return false
-	case <-news:
-	case <-k.refresh:
-	case <-timer.C:
+	most, noisy := time.NewTimer(wait), time.NewTimer(time.Until(quiet))
+	defer most.Stop()
+	defer noisy.Stop()
+	var refresh <-chan struct{}
+	for {
+		select {
+		case <-ctx.Done():
+			return false, false
+		case <-news:
+			return false, true
+		case <-refresh:
+			return true, true
+		case <-noisy.C:
+			refresh = k.refresh
+		case <-most.C:
+			return false, true
+		}
 	}
-	return true
 }

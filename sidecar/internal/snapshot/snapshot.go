@@ -58,7 +58,7 @@ type Keeper struct {
 	// confirmed is when Redis last told that the snapshot is current, in unix nanoseconds; 0 before the first time.
 	confirmed atomic.Int64
 	refresh   chan struct{}
-	tried     chan struct{} // closed when the config was read for the first time, or could not be
+	tried     chan struct{} // closed when it is known which policies there are, or that there are none yet
 	triedOnce sync.Once
 
 	mu        sync.Mutex // guards the rest, and changes of current
@@ -85,7 +85,7 @@ func New(options Options) *Keeper {
 // Current is what is in force; never nil.
 func (k *Keeper) Current() *Snapshot { return k.current.Load() }
 
-// Tried is closed when the config was read for the first time, or reading it failed.
+// Tried is closed when Redis answered for the first time, be it that the namespace has no config yet.
 func (k *Keeper) Tried() <-chan struct{} { return k.tried }
 
 // Confirmed is when Redis last told that the snapshot is current; zero before the first time.

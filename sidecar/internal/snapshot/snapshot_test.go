@@ -228,11 +228,42 @@ var _ = Describe("Follow", func() {
 		Eventually(generation).Should(BeZero(), "a revision without the policy takes it away")
 	})
 
-	It("has tried, also in vain", func(ctx SpecContext) {
+	It("has tried once Redis answered, be it that nothing is stored", func(ctx SpecContext) {
 		reader.put(nil, configstore.ErrUnreachable)
 		follow(ctx)
+		Consistently(keeper.Tried(), "150ms").ShouldNot(BeClosed())
+		reader.put(nil, configstore.ErrLost)
+		keeper.Refresh()
 		Eventually(keeper.Tried()).Should(BeClosed())
 		Expect(keeper.Confirmed()).To(BeZero())
+	})
+
+	It("is deaf to Refresh for a while after it found nothing new, and never to news", func(ctx SpecContext) {
+		follow(ctx)
+		Eventually(generation).Should(Equal(int64(1)))
+		reads := func() int {
+			reader.mu.Lock()
+			defer reader.mu.Unlock()
+			return reader.reads
+		}
+		keeper.Refresh()
+		Eventually(reads).Should(Equal(2))
+		for range 3 {
+			keeper.Refresh()
+			Consistently(reads, "150ms").Should(Equal(2))
+		}
+		reader.put(stored("2", record("checkout", 2)), nil)
+		reader.news <- struct{}{}
+		Eventually(generation).Should(Equal(int64(2)))
+	})
+
+	It("leaves to its successor what it read when it was replaced", func(ctx SpecContext) {
+		replaced, replace := context.WithCancel(ctx)
+		reader.put(stored("old", record("checkout", 1)), nil)
+		keeper.Apply(stored("new", record("checkout", 2)))
+		replace()
+		keeper.Follow(replaced, reader)
+		Expect(generation()).To(Equal(int64(2)))
 	})
 
 	It("takes many news in few readings", func(ctx SpecContext) {

@@ -64,7 +64,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	w.publisher = &publisher.Publisher{Store: w.link, Policies: w.policiesIn}
 	w.credentials = &credentials.Reconciler{Client: w.client, Users: users{w.link}, Content: w.content, Changed: w.policiesChanged}
 	w.sweeper = &sweep.Sweeper{
-		Wanted: w.wanted, Records: w.publisher.Sweep, Users: w.sweepUsers, Heartbeats: w.sweepHeartbeats, Again: make(chan struct{}, 1),
+		Wanted: w.wanted, Records: w.sweepRecords, Users: w.sweepUsers, Heartbeats: w.sweepHeartbeats, Again: make(chan struct{}, 1),
 	}
 	reconciler := &policy.Reconciler{
 		Client: w.client, Recorder: mgr.GetEventRecorder("portero-manager"), Publisher: w.publisher, Board: w.board,
@@ -185,6 +185,15 @@ func (w *wiring) polled(ctx context.Context) ([]beats.Namespace, error) {
 		out = append(out, beats.Namespace{Name: name, PolicyUIDs: uids})
 	}
 	return out, nil
+}
+
+// sweepRecords repairs records, and has the policies of which some were missing say that they are there.
+func (w *wiring) sweepRecords(ctx context.Context, wanted map[string]bool) (publisher.Swept, error) {
+	swept, err := w.publisher.Sweep(ctx, wanted)
+	for _, name := range swept.Repaired {
+		w.policiesChanged(name)
+	}
+	return swept, err
 }
 
 // sweepUsers looks again at every namespace: those wanted may have lost their user on a node, the others have one too many.

@@ -66,6 +66,13 @@ type pass struct {
 	requeue time.Duration
 }
 
+// lookAgain asks for another pass; the earliest one asked for counts.
+func (p *pass) lookAgain(after time.Duration) {
+	if p.requeue == 0 || after < p.requeue {
+		p.requeue = after
+	}
+}
+
 // phase does one step. An error does not keep later phases from running: the status has to tell of it.
 type phase func(context.Context, *pass) error
 
@@ -90,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: p.requeue}, errors.Join(errs...)
 }
 
-// ignoreProblems drops errors that a condition already tells and that a change of Redis' state, not a retry, ends.
+// ignoreProblems drops errors that a condition already tells, and that need no retry in a hurry.
 func ignoreProblems(err error) error {
 	var p *problem.Problem
 	if errors.As(err, &p) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,6 +110,13 @@ func (r *Reconciler) readHeartbeats(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// When to publish again. Redis can pass every look and still refuse a publication, as for a slot that nobody serves, and no
+// change of its state tells when that ends. While it is known to be away such a change is likely, so the wait is longer.
+const (
+	publishAgain     = 5 * time.Second
+	publishAgainAway = time.Minute
+)
+
 // publish makes Redis hold the record, or keep the last good one of a spec that can't be translated. It comes after the
 // heartbeats, so that record and share travel together.
 func (r *Reconciler) publish(ctx context.Context, p *pass) error {
@@ -118,6 +126,13 @@ func (r *Reconciler) publish(ctx context.Context, p *pass) error {
 	err := r.Publisher.Publish(ctx, p.policy.Namespace, update)
 	p.facts.Publish = problem.Of(err, portero.ReasonPublishFailed)
 	p.facts.Redis, p.facts.Credentials = r.Redis(), r.Credentials(p.policy.Namespace)
+	switch {
+	case p.facts.Publish == nil:
+	case p.facts.Redis == nil:
+		p.lookAgain(publishAgain)
+	default:
+		p.lookAgain(publishAgainAway)
+	}
 	p.facts.Publish = sameCause(p.facts.Publish, p.facts.Redis)
 	p.facts.BeatsUnreadable = sameCause(p.facts.BeatsUnreadable, p.facts.Redis)
 	return ignoreProblems(err)

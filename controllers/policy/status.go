@@ -46,17 +46,17 @@ func (r *Reconciler) setTraffic(p *pass, with bool) bool {
 	now, status := r.Now(), &p.policy.Status
 	next := &portero.RateLimitPolicyStatus{}
 	next.Limits, next.Traffic = trafficStatus(p.policy, traffic, now)
-	p.requeue = trafficEvery
+	p.lookAgain(trafficEvery)
 	if !trafficChanged(status, next) {
 		return false
 	}
 	if wait := trafficDue(status.Traffic, now); wait > 0 {
-		p.requeue = wait
+		p.lookAgain(wait)
 		return false
 	}
 	if !with && !r.TrafficWrites.Allow() {
 		// Too many at once: each policy waits its turn, and its figures only get newer by it.
-		p.requeue = trafficEvery / 2
+		p.lookAgain(trafficEvery / 2)
 		return false
 	}
 	status.Limits, status.Traffic = next.Limits, next.Traffic

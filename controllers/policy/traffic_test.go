@@ -20,13 +20,13 @@ import (
 	"github.com/portero-dev/portero/internal/testenv"
 )
 
-// published is a Redis that holds everything: what is published is no matter of these specs.
-type published struct{}
+// published is a Redis that holds everything, unless refused says why not.
+type published struct{ refused error }
 
-func (published) Publish(context.Context, string, publisher.Update) error { return nil }
-func (published) Withdraw(context.Context, string, string) error          { return nil }
-func (published) Read(context.Context, string) beats.Snapshot             { return beats.Snapshot{} }
-func (t *traffic) Traffic(string, string) (beats.Traffic, bool)           { return t.now, t.known }
+func (p published) Publish(context.Context, string, publisher.Update) error { return p.refused }
+func (published) Withdraw(context.Context, string, string) error            { return nil }
+func (published) Read(context.Context, string) beats.Snapshot               { return beats.Snapshot{} }
+func (t *traffic) Traffic(string, string) (beats.Traffic, bool)             { return t.now, t.known }
 
 // traffic is what the sidecars decided, as a spec says.
 type traffic struct {
@@ -47,15 +47,16 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 		reconciler *policy.Reconciler
 		now        time.Time
 		object     *portero.RateLimitPolicy
+		away       *problem.Problem
 	)
 	BeforeAll(func() {
 		api = testenv.Start(GinkgoT(), testenv.Options{})
 	})
 	BeforeEach(func(ctx SpecContext) {
-		board, now = &traffic{}, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+		board, away, now = &traffic{}, nil, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 		reconciler = &policy.Reconciler{
-			Client: api.Client, Recorder: events.NewFakeRecorder(100), Publisher: published{}, Board: board,
-			Redis:       func() *problem.Problem { return nil },
+			Client: api.Client, Recorder: events.NewFakeRecorder(100), Publisher: board, Board: board,
+			Redis:       func() *problem.Problem { return away },
 			Credentials: func(string) *problem.Problem { return nil },
 			Now:         func() time.Time { return now },
 			// One write, and no other while a spec runs.
@@ -121,5 +122,19 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 		board.decide(3, 0)
 		figures, again := next(ctx, time.Minute)
 		expect(figures, again, "2/0 in 1h", 30*time.Second)
+	})
+
+	It("does not put off a publication that failed", func(ctx SpecContext) {
+		board.decide(10, 1)
+		board.refused = problem.New(portero.ReasonRedisUnreachable, "the slot is not served")
+		_, again := next(ctx, 0)
+		Expect(again).To(Equal(5*time.Second), "Redis is well, so nothing else would tell that it can be published now")
+		away = problem.New(portero.ReasonRedisUnreachable, "a master is away")
+		_, again = next(ctx, 0)
+		Expect(again).To(Equal(time.Minute), "its return is told")
+		board.refused, away = nil, nil
+		board.known = false
+		_, again = next(ctx, 0)
+		Expect(again).To(BeZero())
 	})
 })

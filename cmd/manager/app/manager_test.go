@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -70,6 +72,27 @@ var _ = Describe("A policy", func() {
 			Eventually(func() error {
 				return redis.Client().FCall(ctx, keyspace.FunctionLibrary+"_heartbeats", []string{instance.Heartbeats(namespace)}).Err()
 			}).WithTimeout(back).Should(Succeed())
+			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(Equal(healthyNoPods))
+		})
+
+		It("is published at last when Redis refused it and nothing else tells that it takes it now", func(ctx SpecContext) {
+			Eventually(conditions(ctx, createPolicy(ctx, api.CreateNamespace(ctx, nil), "first"))).WithTimeout(status).Should(Equal(healthyNoPods))
+			key := instance.Config(namespace)
+			slot, err := redis.Client().ClusterKeySlot(ctx, key).Result()
+			Expect(err).NotTo(HaveOccurred())
+			master, err := redis.Client().MasterForKey(ctx, key)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(master.ClusterDelSlots(ctx, int(slot)).Err()).To(Succeed())
+			serve := sync.OnceFunc(func() { Expect(master.ClusterAddSlots(context.WithoutCancel(ctx), int(slot)).Err()).To(Succeed()) })
+			DeferCleanup(serve)
+
+			policy := createPolicy(ctx, namespace, "checkout")
+			refused := And(
+				HaveKeyWithValue(portero.ConditionPublished, "False/RedisUnreachable"),
+				HaveKeyWithValue(portero.ConditionDegraded, "False/Healthy"), // every look at the nodes goes well
+			)
+			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(refused)
+			serve()
 			Eventually(conditions(ctx, policy)).WithTimeout(status).Should(Equal(healthyNoPods))
 		})
 

@@ -1,7 +1,9 @@
 package redisadmin_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -59,6 +61,21 @@ var _ = Describe("EnsureLibrary", func() {
 		Expect(loaded).To(ConsistOf(masters[0].Addr()))
 		Expect(libraryCode(ctx, masters[0].Client())).To(Equal(tokenbucket.Library().Code))
 		Expect(masters[0].Client().FCall(ctx, "foreign_f", []string{}).Int()).To(Equal(1))
+	})
+
+	It("leaves a later manager's library in place, so that two managers agree", func(ctx SpecContext) {
+		masters, err := cluster.Masters(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		body := "redis.register_function('" + keyspace.FunctionLibrary + "_later', function() return 1 end)"
+		later := fmt.Sprintf("#!lua name=%s\n-- revision %d %x\n%s", keyspace.FunctionLibrary, tokenbucket.Revision+1, sha256.Sum256([]byte(body)), body)
+		Expect(masters[0].Client().FunctionLoadReplace(ctx, later).Err()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(masters[0].Client().FunctionLoadReplace(ctx, tokenbucket.Library().Code).Err()).To(Succeed())
+		})
+		loaded, err := newAdmin(instance).EnsureLibrary(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(loaded).To(BeEmpty())
+		Expect(libraryCode(ctx, masters[0].Client())).To(Equal(later))
 	})
 
 	It("names the master that hangs and serves the others in the meantime", func(ctx SpecContext) {

@@ -57,8 +57,8 @@ func (a *Admin) Close() error {
 	return errors.Join(errs...)
 }
 
-// EnsureLibrary loads the Function library on every master that lacks it or holds other code under its name, and gives
-// their addresses. Replicas get it from their masters.
+// EnsureLibrary loads the Function library on every master that lacks it or holds code under its name that it supersedes,
+// and gives their addresses. What a later manager loaded stays: it serves this one too. Replicas get it from their masters.
 func (a *Admin) EnsureLibrary(ctx context.Context) (loaded []string, err error) {
 	var mutex sync.Mutex
 	err = a.visit(ctx, func(ctx context.Context, node node) error {
@@ -70,7 +70,7 @@ func (a *Admin) EnsureLibrary(ctx context.Context) (loaded []string, err error) 
 		if err != nil {
 			return fmt.Errorf("list functions: %w", err)
 		}
-		if len(libraries) == 1 && libraries[0].Code == a.library.Code {
+		if len(libraries) == 1 && !a.library.Supersedes(libraries[0].Code) {
 			return nil
 		}
 		if err := node.FunctionLoadReplace(ctx, a.library.Code).Err(); err != nil {

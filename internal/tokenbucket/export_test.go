@@ -1,5 +1,7 @@
 package tokenbucket
 
+import "fmt"
+
 // LibraryWithClock is the library under another name, with another definition of now_us. All else is the same source.
 func LibraryWithClock(name, clock string) Source { return assemble(name, clock) }
 
@@ -16,3 +18,11 @@ func NewTakeOf(library, key string, charges []Charge) (*Take, error) {
 	}
 	return take, err
 }
+
+// WithHeader gives a library of the name with any body, as a manager of that revision would load it.
+func WithHeader(name string, revision int, body string) string {
+	return fmt.Sprintf("#!lua name=%s\n"+revisionLine+"\n%s", name, revision, digestOf(body), body)
+}
+
+// SourceOf is a library of this revision with any body.
+func SourceOf(body string) Source { return Source{Digest: digestOf(body)} }

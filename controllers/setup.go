@@ -62,7 +62,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	w.board = &beats.Board{Source: w.readHeartbeats, Namespaces: w.polled, Changed: w.policiesChanged, Now: time.Now}
 	w.publisher = &publisher.Publisher{Store: w.link, Policies: w.policiesIn}
-	w.credentials = &credentials.Reconciler{Client: w.client, Users: users{w.link}, Content: w.content, Changed: w.policiesChanged}
+	w.credentials = &credentials.Reconciler{
+		Client: w.client, Users: users{w.link}, Content: w.content, Confirm: w.confirm, Changed: w.policiesChanged,
+	}
 	w.sweeper = &sweep.Sweeper{
 		Wanted: w.wanted, Records: w.sweepRecords, Users: w.sweepUsers, Heartbeats: w.sweepHeartbeats, Again: make(chan struct{}, 1),
 	}
@@ -116,6 +118,11 @@ func (w *wiring) enqueueNamespaces() {
 
 func (w *wiring) policiesChanged(namespace string) {
 	w.policies.Enqueue(policy.Requests(background(), w.client, namespace)...)
+}
+
+func (w *wiring) confirm(ctx context.Context) error {
+	_, err := w.options.Fence.Confirm(ctx)
+	return err
 }
 
 func (w *wiring) wanted(ctx context.Context) (map[string]bool, error) {

@@ -40,6 +40,8 @@ type Reconciler struct {
 	Users  Users
 	// Content is what Secrets are made of, or a Problem when Redis is not configured.
 	Content func(context.Context) (*Content, error)
+	// Confirm fails when this manager does not lead any more, by what the API server says now.
+	Confirm func(context.Context) error
 	// Changed is told of each namespace whose Problem changed.
 	Changed func(namespace string)
 
@@ -161,6 +163,10 @@ func (r *Reconciler) remove(ctx context.Context, namespace string) error {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: sidecarenv.CredentialsName}, secret)
 	if err == nil && Ours(secret) {
+		// The next leader may give the Secret to a namespace that this one's cache does not want.
+		if err := r.Confirm(ctx); err != nil {
+			return err
+		}
 		err = r.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 		if err == nil {
 			logf.FromContext(ctx).Info("Credentials Secret deleted", "namespace", namespace)

@@ -142,7 +142,7 @@ func (l *Link) EnsureUser(ctx context.Context, namespace string, passwords ...st
 	return l.explainUser(s.admin.EnsureUser(ctx, namespace, passwords...))
 }
 
-// RemoveUser makes no node know the namespace's user.
+// RemoveUser makes no node know the namespace's user. Like Remove, it asks the lease first.
 func (l *Link) RemoveUser(ctx context.Context, namespace string) error {
 	s, err := l.use(ctx)
 	if err != nil {
@@ -150,6 +150,9 @@ func (l *Link) RemoveUser(ctx context.Context, namespace string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if _, err := l.Fence.Confirm(ctx); err != nil {
+		return err
+	}
 	return l.explainUser(s.admin.RemoveUser(ctx, namespace))
 }
 

@@ -72,7 +72,8 @@ func (l *Link) Namespaces(ctx context.Context) ([]string, error) {
 	return names, explain(err)
 }
 
-// Remove removes all that is stored of a namespace.
+// Remove removes all that is stored of a namespace. Redis can't refuse a removal as it does a publication, so the lease is
+// asked first: a leader that was frozen for longer than its lease must not remove what the next one published.
 func (l *Link) Remove(ctx context.Context, namespace string) error {
 	s, err := l.use(ctx)
 	if err != nil {
@@ -80,6 +81,9 @@ func (l *Link) Remove(ctx context.Context, namespace string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if _, err := l.Fence.Confirm(ctx); err != nil {
+		return err
+	}
 	return explain(s.newWriter(0).Remove(ctx, namespace))
 }
 

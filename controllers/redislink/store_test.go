@@ -1,0 +1,29 @@
+package redislink_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("The link", func() {
+	It("removes nothing for a manager that does not lead any more", func(ctx SpecContext) {
+		link, api := connect(ctx)
+		_, err := link.Publish(ctx, "shop", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(link.EnsureUser(ctx, "shop", "a password")).To(Succeed())
+
+		api.lead("another")
+		Expect(link.Remove(ctx, "shop")).To(MatchError(ContainSubstring("another one leads")))
+		Expect(link.RemoveUser(ctx, "shop")).To(MatchError(ContainSubstring("another one leads")))
+		Expect(link.Load(ctx, "shop")).NotTo(BeNil())
+		Expect(link.Namespaces(ctx)).To(Equal([]string{"shop"}))
+		Expect(link.Users(ctx)).To(Equal([]string{"shop"}))
+
+		api.lead("us")
+		Expect(link.Remove(ctx, "shop")).To(Succeed())
+		Expect(link.RemoveUser(ctx, "shop")).To(Succeed())
+		Expect(link.Load(ctx, "shop")).To(BeNil())
+		Expect(link.Namespaces(ctx)).To(BeEmpty())
+		Expect(link.Users(ctx)).To(BeEmpty())
+	})
+})

@@ -21,6 +21,8 @@ import (
 type health struct {
 	// problem is set when a master does not answer or lacks the library and can't get it.
 	problem *problem.Problem
+	// incomplete is true when a node did not answer, or not in full.
+	incomplete bool
 	// loaded is true when a master lacked the library: it is new, or was flushed.
 	loaded bool
 	// starts are the run ids of the nodes that answered, by address.
@@ -48,6 +50,7 @@ func (s *session) check(ctx context.Context) health {
 	if nodesErr != nil && len(nodes) > 0 {
 		logf.FromContext(ctx).V(1).Info("Nodes do not answer", "error", nodesErr.Error())
 	}
+	h.incomplete = libraryErr != nil || nodesErr != nil
 	h.problem = s.judge(libraryErr, len(nodes) > 0)
 	return h
 }

@@ -1,6 +1,7 @@
 package redislink
 
 import (
+	"context"
 	"io"
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
@@ -15,6 +16,9 @@ import (
 type session struct {
 	settings *Settings
 	client   io.Closer
+	// reload makes the client ask anew, in the background, which node serves which slot. Left alone it does so once a
+	// minute, and no silence of a master makes it do so sooner.
+	reload func(context.Context)
 
 	admin         *redisadmin.Admin
 	newWriter     func(fence int64) *configstore.Writer
@@ -33,7 +37,7 @@ func connect(settings *Settings, instance keyspace.Instance) (*session, error) {
 	}
 	client := redisclient.NewAdmin(options)
 	return &session{
-		settings: settings, client: client, admin: redisadmin.New(options, instance),
+		settings: settings, client: client, reload: client.ReloadState, admin: redisadmin.New(options, instance),
 		newWriter: func(fence int64) *configstore.Writer { return configstore.NewWriter(client, instance, fence) },
 		newReader: func(namespace string) *configstore.Reader { return configstore.NewReader(client, instance, namespace) },
 		newHeartbeats: func(namespace string) *configstore.Heartbeats {

@@ -24,8 +24,8 @@ import (
 func (r *Reconciler) Setup(mgr ctrl.Manager, again *trigger.Trigger) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("policy").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
-		// Status writes are our own; a deletion that waits for a foreign finalizer is a change of metadata.
-		For(&portero.RateLimitPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deletionBegan))).
+		// A deletion that waits for a foreign finalizer is a change of metadata.
+		For(&portero.RateLimitPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deletionBegan, statusChanged))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.policiesOf), builder.WithPredicates(podChanged)).
 		WatchesRawSource(again.Source()).
 		Complete(r)
@@ -34,6 +34,15 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, again *trigger.Trigger) error {
 var deletionBegan = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	},
+}
+
+// statusChanged passes status writes, also our own: a pass over a cache that did not hold the last one yet may have undone it,
+// and this is when the cache holds it. Else the pass finds nothing to do.
+var statusChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, now := e.ObjectOld.(*portero.RateLimitPolicy), e.ObjectNew.(*portero.RateLimitPolicy)
+		return !equality.Semantic.DeepEqual(&old.Status, &now.Status)
 	},
 }
 

@@ -102,6 +102,19 @@ var _ = Describe("What a status says of sidecars", func() {
 		says(ctx, "False/Waiting", "0/1")
 	})
 
+	It("comes back when something else overwrote it", func(ctx SpecContext) {
+		says(ctx, "False/NoPods", "0/0")
+		stale := policy.DeepCopy()
+		stale.Status.Conditions = stale.Status.Conditions[:1]
+		stale.Status.Pods, stale.Status.EnforcedGeneration = nil, 7
+		Expect(api.Client.Status().Patch(ctx, stale, client.MergeFrom(policy))).To(Succeed())
+		Eventually(func(g Gomega) int64 {
+			g.Expect(conditions(ctx, policy)(g)).To(Equal(healthyNoPods))
+			g.Expect(policy.Status.Pods).NotTo(BeNil())
+			return policy.Status.EnforcedGeneration
+		}).WithTimeout(soon).Should(BeZero())
+	})
+
 	It("tells of fallback, of a record that a sidecar refuses, and of Shadow", func(ctx SpecContext) {
 		a := injected(ctx, "a")
 		beat(ctx, instance, a, policy, 1, func(h *bucketconfig.Heartbeat) { h.Fallback = true })

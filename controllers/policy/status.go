@@ -22,6 +22,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	for _, condition := range Conditions(&p.facts) {
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
+	// Also where nothing changed: a new leader's figures start empty.
+	recordMetrics(p.policy)
 	changed := !equality.Semantic.DeepEqual(&old.Status, status)
 	traffic := r.setTraffic(p, changed)
 	if !changed && !traffic {
@@ -31,7 +33,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 		// A policy that was deleted meanwhile needs no status.
 		return client.IgnoreNotFound(fmt.Errorf("patch status: %w", err))
 	}
-	recordMetrics(p.policy)
 	r.recordEvents(old, p.policy)
 	return nil
 }

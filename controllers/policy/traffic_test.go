@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
 	"github.com/portero-dev/portero/controllers/beats"
@@ -122,6 +123,23 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 		board.decide(3, 0)
 		figures, again := next(ctx, time.Minute)
 		expect(figures, again, "2/0 in 1h", 30*time.Second)
+	})
+
+	It("tells metrics of conditions that a former leader wrote", func(ctx SpecContext) {
+		next(ctx, 0)
+		before := object.ResourceVersion
+		policy.ForgetMetrics()
+		next(ctx, 0)
+		Expect(object.ResourceVersion).To(Equal(before))
+		families, err := metrics.Registry.Gather()
+		Expect(err).NotTo(HaveOccurred())
+		series := 0
+		for _, family := range families {
+			if family.GetName() == "portero_policy_condition" {
+				series = len(family.GetMetric())
+			}
+		}
+		Expect(series).To(Equal(6*3), "of each condition each status")
 	})
 
 	It("does not put off a publication that failed", func(ctx SpecContext) {

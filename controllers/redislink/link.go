@@ -184,7 +184,7 @@ func (l *Link) setProblem(ctx context.Context, p *problem.Problem) {
 		close(l.look)
 	}
 	l.mu.Unlock()
-	up.Set(boolToFloat(p == nil))
+	up.WithLabelValues().Set(boolToFloat(p == nil))
 	if (before == nil) == (p == nil) && (p == nil || before.Message == p.Message) {
 		return
 	}

@@ -6,9 +6,32 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/portero-dev/portero/controllers/redislink"
 )
 
+// redisUp reads the metric; nil when there is none.
+func redisUp() *float64 {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == "portero_manager_redis_up" {
+			return new(family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	return nil
+}
+
 var _ = Describe("The watcher", func() {
+	It("tells a metric of Redis only where it looks at it", func(ctx SpecContext) {
+		redislink.ForgetMetrics()
+		Expect(redisUp()).To(BeNil())
+		connect(ctx)
+		Eventually(redisUp).Should(HaveValue(Equal(1.0)))
+	})
+
 	It("leaves a master that hangs for the one that replaced it", func(ctx SpecContext) {
 		link, _ := connect(ctx)
 		_, err := link.Publish(ctx, "left", nil)

@@ -5,10 +5,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-var up = prometheus.NewGauge(prometheus.GaugeOpts{
+// up has no label, and yet is a vector: it is absent until set, so that a standby, which looks at nothing, says nothing.
+var up = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "portero_manager_redis_up",
 	Help: "1 while every Redis master answers the leading manager and holds the Function library.",
-})
+}, nil)
 
 func init() { metrics.Registry.MustRegister(up) }
 

@@ -21,6 +21,8 @@ import (
 type health struct {
 	// problem is set when a master does not answer or lacks the library and can't get it.
 	problem *problem.Problem
+	// slow is true when the problem is nothing but answers that did not come in time.
+	slow bool
 	// incomplete is true when a node did not answer, or not in full.
 	incomplete bool
 	// loaded is true when a master lacked the library: it is new, or was flushed.
@@ -52,6 +54,7 @@ func (s *session) check(ctx context.Context) health {
 	}
 	h.incomplete = libraryErr != nil || nodesErr != nil
 	h.problem = s.judge(libraryErr, len(nodes) > 0)
+	h.slow = h.problem != nil && slow(libraryErr)
 	return h
 }
 
@@ -105,19 +108,37 @@ func refusal(err error) string {
 // cause tells one kind of failure from another, without addresses and times.
 func cause(err error) string {
 	var dns *net.DNSError
-	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.As(err, &dns):
 		return "the host name " + dns.Name + " is not known"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case timedOut(err):
 		return "no answer in time"
 	case errors.Is(err, configstore.ErrUnreachable):
 		return "no connection"
 	default:
 		return err.Error()
 	}
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// slow reports whether nothing worse happened on any node than that it did not answer in time.
+func slow(err error) bool {
+	var failed *redisadmin.NodesError
+	if !errors.As(err, &failed) {
+		return timedOut(err)
+	}
+	for _, node := range failed.Nodes {
+		if !timedOut(node) || errors.Is(node, configstore.ErrDenied) {
+			return false
+		}
+	}
+	return true
 }
 
 // warn logs settings of the servers under which Portero keeps less than it promises.

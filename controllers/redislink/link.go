@@ -201,7 +201,22 @@ type watcher struct {
 	link   *Link
 	seen   *session
 	starts map[string]string // node → run id
+	slow   int               // looks in a row that only lacked answers in time
 	warned time.Time
+}
+
+// patience is how many looks in a row have to lack answers until that is a problem. Telling costs a write to every policy,
+// and one look can be slow for many reasons.
+const patience = 2
+
+// believes reports whether what a look found is to be told. All but slowness is, and so is whatever the first look finds.
+func (w *watcher) believes(s *session, h *health) bool {
+	if !h.slow {
+		w.slow = 0
+		return true
+	}
+	w.slow++
+	return w.slow >= patience || w.seen != s
 }
 
 func (w *watcher) lookOnce(ctx context.Context) {
@@ -224,6 +239,7 @@ func (w *watcher) lookOnce(ctx context.Context) {
 		// A master that hangs may have been replaced, and Redis is well without it.
 		s.reload(ctx)
 	}
+	believed := w.believes(s, &health)
 	w.seen, w.starts = s, health.starts
 	l.mu.Lock()
 	current := l.session == s
@@ -231,11 +247,13 @@ func (w *watcher) lookOnce(ctx context.Context) {
 	if !current {
 		return // the settings changed meanwhile
 	}
-	l.setProblem(ctx, health.problem)
+	if believed {
+		l.setProblem(ctx, health.problem)
+	}
 	if lost && len(health.starts) > 0 {
 		l.Recovered()
 	}
-	if health.problem == nil && time.Since(w.warned) > warnEvery {
+	if believed && health.problem == nil && time.Since(w.warned) > warnEvery {
 		w.warned = time.Now()
 		s.warn(ctx)
 	}

@@ -1,6 +1,9 @@
 package redislink_test
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -9,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/portero-dev/portero/controllers/redislink"
+	"github.com/portero-dev/portero/internal/configstore"
+	"github.com/portero-dev/portero/internal/redisadmin"
 )
 
 // redisUp reads the metric; nil when there is none.
@@ -46,4 +51,28 @@ var _ = Describe("The watcher", func() {
 		Eventually(replicas[0].IsMaster).WithContext(ctx).WithTimeout(30 * time.Second).Should(BeTrue())
 		Eventually(func() error { _, err := link.Load(ctx, "left"); return err }).WithTimeout(2*soon).Should(Succeed(), "well below the minute after which the client would look by itself")
 	}, NodeTimeout(2*time.Minute))
+
+	It("tells that answers are late after two looks in a row, and all else at once", func() {
+		w, session := &redislink.Watcher{}, &redislink.Session{}
+		Expect(w.Believes(session, true)).To(BeTrue(), "the first look, before which nothing was told")
+		Expect(w.Believes(session, false)).To(BeTrue(), "recovery, or a refusal")
+		Expect(w.Believes(session, true)).To(BeFalse())
+		Expect(w.Believes(session, false)).To(BeTrue())
+		Expect(w.Believes(session, true)).To(BeFalse())
+		Expect(w.Believes(session, true)).To(BeTrue())
+		Expect(w.Believes(session, true)).To(BeTrue())
+	})
+
+	DescribeTable("takes for late answers only", func(late bool, errs ...error) {
+		failed := &redisadmin.NodesError{Nodes: map[string]error{}}
+		for i, err := range errs {
+			failed.Nodes[fmt.Sprint(i)] = configstore.Classify(err)
+		}
+		Expect(redislink.Slow(fmt.Errorf("load: %w", failed))).To(Equal(late))
+	},
+		Entry("a deadline", true, context.DeadlineExceeded),
+		Entry("a timeout of the network", true, os.ErrDeadlineExceeded, context.DeadlineExceeded),
+		Entry("not a refused connection", false, syscall.ECONNREFUSED),
+		Entry("not one beside a deadline", false, context.DeadlineExceeded, syscall.ECONNREFUSED),
+	)
 })

@@ -5,8 +5,9 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,6 +22,7 @@ import (
 	"github.com/portero-dev/portero/controllers/beats"
 	"github.com/portero-dev/portero/controllers/credentials"
 	"github.com/portero-dev/portero/controllers/fence"
+	"github.com/portero-dev/portero/controllers/parallel"
 	"github.com/portero-dev/portero/controllers/pods"
 	"github.com/portero-dev/portero/controllers/policy"
 	"github.com/portero-dev/portero/controllers/publisher"
@@ -238,17 +240,23 @@ func (w *wiring) podUIDs(ctx context.Context, namespace string, fits func(*corev
 	return uids, nil
 }
 
+// pruners bounds the namespaces whose heartbeats are pruned at once, pruneTimeout the time for each.
+const (
+	pruners      = 8
+	pruneTimeout = time.Second
+)
+
 // sweepHeartbeats forgets what pods that are gone reported.
 func (w *wiring) sweepHeartbeats(ctx context.Context, wanted map[string]bool) error {
-	var errs []error
-	for name := range wanted {
+	return parallel.Each(pruners, slices.Collect(maps.Keys(wanted)), func(name string) error {
 		uids, err := w.podUIDs(ctx, name, pods.Injected)
-		if err == nil {
-			err = w.link.PruneHeartbeats(ctx, name, uids)
+		if err != nil {
+			return err
 		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+		ctx, cancel := context.WithTimeout(ctx, pruneTimeout)
+		defer cancel()
+		return w.link.PruneHeartbeats(ctx, name, uids)
+	})
 }
 
 var _ reconcile.Reconciler = (*redislink.Link)(nil)

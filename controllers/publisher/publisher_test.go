@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,11 +28,18 @@ type store struct {
 	publications atomic.Int32
 	// away makes it fail like a Redis that is gone.
 	away error
+	// hangs are the namespaces whose publication does not answer; unlisted fails the list of all namespaces.
+	hangs    map[string]bool
+	unlisted error
 }
 
 func (s *store) Publish(ctx context.Context, namespace string, policies []configstore.Policy) (configstore.Published, error) {
 	if s.away != nil {
 		return configstore.Published{}, s.away
+	}
+	if s.hangs[namespace] {
+		<-ctx.Done()
+		return configstore.Published{}, ctx.Err()
 	}
 	s.publications.Add(1)
 	return s.writer().Publish(ctx, namespace, configstore.Publication{Policies: policies})
@@ -45,7 +53,12 @@ func (s *store) Load(ctx context.Context, namespace string) (*configstore.Snapsh
 	return snapshot, errors.Join(err, s.away)
 }
 
-func (s *store) Namespaces(ctx context.Context) ([]string, error) { return s.writer().Namespaces(ctx) }
+func (s *store) Namespaces(ctx context.Context) ([]string, error) {
+	if s.unlisted != nil {
+		return nil, s.unlisted
+	}
+	return s.writer().Namespaces(ctx)
+}
 func (s *store) Remove(ctx context.Context, namespace string) error {
 	return s.writer().Remove(ctx, namespace)
 }
@@ -210,5 +223,22 @@ var _ = Describe("The publisher", func() {
 		Expect(swept.Removed).To(ContainElement(namespace))
 		Expect(says(ctx)).To(Equal("lost"))
 		Expect(redis.Client().SIsMember(ctx, instance.Namespaces(), namespace).Val()).To(BeFalse())
+	})
+
+	It("sweeps what it can while a master hangs", func(ctx SpecContext) {
+		p := leader()
+		exists = []publisher.Policy{policy("a", "1", 1)}
+		wanted := map[string]bool{namespace: true}
+		cluster.hangs, cluster.unlisted = map[string]bool{}, errors.New("the index is away")
+		for i := range 16 {
+			name := fmt.Sprintf("hung-%d", i)
+			wanted[name], cluster.hangs[name] = true, true
+		}
+		begin := time.Now()
+		swept, err := p.Sweep(ctx, wanted)
+		Expect(time.Since(begin)).To(BeNumerically("<", 8*time.Second), "one after the other would take 16 s")
+		Expect(err).To(And(MatchError(cluster.unlisted), MatchError(context.DeadlineExceeded)))
+		Expect(swept.Repaired).To(Equal([]string{namespace}))
+		Expect(says(ctx)).To(Equal("a@1/1"))
 	})
 })

@@ -19,8 +19,8 @@ const (
 	every = 8 * time.Second
 	// least is the time between two sweeps, however often somebody asks for one.
 	least = time.Second
-	// timeout bounds one sweep.
-	timeout = 30 * time.Second
+	// timeout bounds one step of a sweep, so that each has its time however long the one before took.
+	timeout = 10 * time.Second
 )
 
 var swept = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -77,22 +77,30 @@ func (s *Sweeper) Start(ctx context.Context) error {
 
 func (s *Sweeper) sweep(ctx context.Context) {
 	log := logf.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	wanted, err := s.Wanted(ctx)
 	if err != nil {
 		log.Error(err, "List namespaces")
 		return
 	}
-	done, err := s.Records(ctx, wanted)
-	report(ctx, err, "Sweep records")
+	var done publisher.Swept
+	step(ctx, "Sweep records", func(ctx context.Context) (err error) {
+		done, err = s.Records(ctx, wanted)
+		return err
+	})
 	swept.WithLabelValues("removed").Add(float64(len(done.Removed)))
 	swept.WithLabelValues("repaired").Add(float64(len(done.Repaired)))
 	if len(done.Removed)+len(done.Repaired) > 0 {
 		log.Info("Records swept", "removed", done.Removed, "repaired", done.Repaired)
 	}
-	report(ctx, s.Users(ctx, wanted), "Sweep users")
-	report(ctx, s.Heartbeats(ctx, wanted), "Sweep heartbeats")
+	step(ctx, "Sweep users", func(ctx context.Context) error { return s.Users(ctx, wanted) })
+	step(ctx, "Sweep heartbeats", func(ctx context.Context) error { return s.Heartbeats(ctx, wanted) })
+}
+
+// step runs a part of the sweep for at most timeout.
+func step(ctx context.Context, name string, run func(context.Context) error) {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	report(ctx, run(bounded), name)
 }
 
 // report logs an error that no condition tells of.

@@ -3,6 +3,7 @@ package redislink
 import (
 	"context"
 	"io"
+	"sync"
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
 	"github.com/portero-dev/portero/controllers/problem"
@@ -16,6 +17,7 @@ import (
 type session struct {
 	settings *Settings
 	client   io.Closer
+	listed   sync.Map // the namespaces that were last seen in the index
 	// reload makes the client ask anew, in the background, which node serves which slot. Left alone it does so once a
 	// minute, and no silence of a master makes it do so sooner.
 	reload func(context.Context)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
@@ -30,7 +31,8 @@ func (l *Link) Publish(ctx context.Context, namespace string, policies []configs
 	if err != nil {
 		return configstore.Published{}, err
 	}
-	publication := configstore.Publication{Policies: policies}
+	_, listed := s.listed.Load(namespace)
+	publication := configstore.Publication{Policies: policies, Listed: listed}
 	published, err := s.newWriter(fence).Publish(ctx, namespace, publication)
 	var fenced *configstore.FencedError
 	if errors.As(err, &fenced) {
@@ -41,6 +43,9 @@ func (l *Link) Publish(ctx context.Context, namespace string, policies []configs
 		}
 		publication.Supersedes = fenced.Stored
 		published, err = s.newWriter(fence).Publish(ctx, namespace, publication)
+	}
+	if err == nil {
+		s.listed.Store(namespace, true)
 	}
 	return published, explain(err)
 }
@@ -69,7 +74,17 @@ func (l *Link) Namespaces(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	names, err := s.newWriter(0).Namespaces(ctx)
-	return names, explain(err)
+	if err != nil {
+		return nil, explain(err)
+	}
+	// What the index lost is listed again by the next publication.
+	s.listed.Range(func(name, _ any) bool {
+		if _, found := slices.BinarySearch(names, name.(string)); !found {
+			s.listed.Delete(name)
+		}
+		return true
+	})
+	return names, nil
 }
 
 // Remove removes all that is stored of a namespace. Redis can't refuse a removal as it does a publication, so the lease is
@@ -84,6 +99,7 @@ func (l *Link) Remove(ctx context.Context, namespace string) error {
 	if _, err := l.Fence.Confirm(ctx); err != nil {
 		return err
 	}
+	s.listed.Delete(namespace)
 	return explain(s.newWriter(0).Remove(ctx, namespace))
 }
 

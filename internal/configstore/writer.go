@@ -47,6 +47,9 @@ type Publication struct {
 	// Supersedes is an epoch above the writer's fence that may be overwritten, from a FencedError. Only who has made sure
 	// that it is the leader may set it: it gets past an epoch that a hand or another lease left behind.
 	Supersedes int64
+	// Listed is true when the namespace is known to stand in the index, which is then not asked: its one key must not
+	// decide whether anything can be published.
+	Listed bool
 }
 
 // Published is the outcome of a publication.
@@ -70,8 +73,10 @@ func (w *Writer) Publish(ctx context.Context, namespace string, publication Publ
 	args = append(args, keep...)
 
 	// The index first: the sweep must find whatever a crash leaves behind.
-	if err := w.client.SAdd(ctx, w.instance.Namespaces(), namespace).Err(); err != nil {
-		return Published{}, fmt.Errorf("publish namespace %s: list it: %w", namespace, Classify(err))
+	if !publication.Listed {
+		if err := w.client.SAdd(ctx, w.instance.Namespaces(), namespace).Err(); err != nil {
+			return Published{}, fmt.Errorf("publish namespace %s: list it: %w", namespace, Classify(err))
+		}
 	}
 	reply, err := w.client.FCall(ctx, publishFunction, []string{w.instance.Config(namespace)}, args...).Slice()
 	if err != nil {

@@ -19,6 +19,10 @@ const (
 	FreshFor = 15 * time.Second
 	// Interval is the time between two polls of a namespace.
 	Interval = 5 * time.Second
+	// settled is how old a snapshot must be for the lack of a heartbeat in it to be worth another look, and hurryEvery the
+	// time between two such looks at a namespace.
+	settled    = 500 * time.Millisecond
+	hurryEvery = time.Second
 	// pollTimeout bounds the poll of one namespace.
 	pollTimeout = 3 * time.Second
 	// pollers bounds the namespaces that are polled at once.
@@ -71,6 +75,7 @@ type board struct {
 
 	mu       sync.Mutex
 	taken    time.Time
+	hurried  time.Time // when it was last polled for a heartbeat that was missing
 	snapshot Snapshot
 	digest   map[string]digest
 	meter    *meter
@@ -94,9 +99,14 @@ func (b *Board) Start(ctx context.Context) error {
 	}
 }
 
-// Read is the namespace's last snapshot, polled now if there is none younger than Interval.
-func (b *Board) Read(ctx context.Context, namespace string) Snapshot {
-	return b.poll(ctx, namespace, Interval, nil)
+// Read is the namespace's last snapshot, polled now if there is none younger than Interval, or if it lacks the heartbeat of
+// one of the pods: that of a pod that has just become ready is younger than the snapshot.
+func (b *Board) Read(ctx context.Context, namespace string, podUIDs []string) Snapshot {
+	maxAge := Interval
+	if b.board(namespace).hurry(b.Now(), podUIDs) {
+		maxAge = settled
+	}
+	return b.poll(ctx, namespace, maxAge, nil)
 }
 
 // Traffic is what the sidecars decided under a policy; ok is false when no sidecar was ever seen to apply it.
@@ -185,6 +195,22 @@ func (b *board) young(now time.Time, maxAge time.Duration) (Snapshot, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.snapshot, !b.taken.IsZero() && now.Sub(b.taken) < maxAge
+}
+
+// hurry reports whether the snapshot lacks a heartbeat that a poll may find.
+func (b *board) hurry(now time.Time, podUIDs []string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.snapshot.Err != nil || now.Sub(b.taken) < settled || now.Sub(b.hurried) < hurryEvery {
+		return false
+	}
+	for _, uid := range podUIDs {
+		if _, ok := b.snapshot.Beats[uid]; !ok {
+			b.hurried = now
+			return true
+		}
+	}
+	return false
 }
 
 // take stores a snapshot and reports whether it says something new.

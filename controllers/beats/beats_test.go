@@ -51,7 +51,7 @@ var _ = Describe("Board", func() {
 	// next lets some time pass and reads.
 	next := func(ctx context.Context, pass time.Duration) beats.Snapshot {
 		now = now.Add(pass)
-		return board.Read(ctx, "shop")
+		return board.Read(ctx, "shop", nil)
 	}
 	counts := func() beats.Counts {
 		GinkgoHelper()
@@ -74,6 +74,29 @@ var _ = Describe("Board", func() {
 		board.Invalidate()
 		next(ctx, 0)
 		Expect(source.reads).To(Equal(2))
+	})
+
+	It("asks again for a pod that the last poll did not find, at most once a second", func(ctx SpecContext) {
+		source.put("old", "s1", 0, 1, 0, 0)
+		next(ctx, 0)
+		source.beats = nil
+		source.put("old", "s1", 0, 1, 0, 0)
+		source.put("new", "s2", 0, 1, 0, 0)
+		read := func(pass time.Duration, pods ...string) beats.Snapshot {
+			now = now.Add(pass)
+			return board.Read(ctx, "shop", pods)
+		}
+		Expect(read(499*time.Millisecond, "old", "new").Beats).NotTo(HaveKey("new"))
+		read(time.Millisecond, "old")
+		Expect(source.reads).To(Equal(1), "nothing is missing, or the snapshot is too young")
+		Expect(read(0, "old", "new").Beats).To(HaveKey("new"))
+		Expect(source.reads).To(Equal(2))
+		read(999*time.Millisecond, "new", "silent")
+		Expect(source.reads).To(Equal(2), "too soon after the last time")
+		for range 5 {
+			read(time.Millisecond, "silent")
+		}
+		Expect(source.reads).To(Equal(3))
 	})
 
 	It("tells of what decides conditions, not of counters", func(ctx SpecContext) {

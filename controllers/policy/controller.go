@@ -39,7 +39,8 @@ type Publisher interface {
 
 // Board tells what sidecars last reported.
 type Board interface {
-	Read(ctx context.Context, namespace string) beats.Snapshot
+	// Read is what the namespace's sidecars last sent; those of the pods named are looked for anew when one is missing.
+	Read(ctx context.Context, namespace string, podUIDs []string) beats.Snapshot
 	Traffic(namespace, policyUID string) (beats.Traffic, bool)
 }
 

@@ -84,7 +84,13 @@ func Selector(policy *portero.RateLimitPolicy) (selector labels.Selector, ok boo
 
 // readHeartbeats adds what the pods' sidecars last reported.
 func (r *Reconciler) readHeartbeats(ctx context.Context, p *pass) error {
-	snapshot := r.Board.Read(ctx, p.policy.Namespace)
+	var sidecars []string
+	for _, pod := range p.facts.concerned() {
+		if pod.Injected {
+			sidecars = append(sidecars, pod.UID)
+		}
+	}
+	snapshot := r.Board.Read(ctx, p.policy.Namespace, sidecars)
 	p.facts.BeatsUnreadable = problem.Of(snapshot.Err, portero.ReasonHeartbeatsUnreadable)
 	for i := range p.facts.Pods {
 		pod := &p.facts.Pods[i]

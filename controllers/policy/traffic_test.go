@@ -26,7 +26,7 @@ type published struct{ refused error }
 
 func (p published) Publish(context.Context, string, publisher.Update) error { return p.refused }
 func (published) Withdraw(context.Context, string, string) error            { return nil }
-func (published) Read(context.Context, string) beats.Snapshot               { return beats.Snapshot{} }
+func (published) Read(context.Context, string, []string) beats.Snapshot     { return beats.Snapshot{} }
 func (t *traffic) Traffic(string, string) (beats.Traffic, bool)             { return t.now, t.known }
 
 // traffic is what the sidecars decided, as a spec says.

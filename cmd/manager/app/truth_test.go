@@ -115,6 +115,19 @@ var _ = Describe("What a status says of sidecars", func() {
 		}).WithTimeout(soon).Should(BeZero())
 	})
 
+	It("stays enforced while the workload grows by pods whose sidecars already enforce", func(ctx SpecContext) {
+		beat(ctx, instance, injected(ctx, "a"), policy, 1)
+		says(ctx, "True/Enforced", "1/1")
+		enforced := func(g Gomega) string { return conditions(ctx, policy)(g)[portero.ConditionEnforced] }
+		Consistently(enforced).WithTimeout(time.Second).Should(Equal("True/Enforced"), "long enough for what was read to be looked at anew")
+		unready := pod(ctx, "b", testenv.Asked, testenv.WithSidecar(sidecarenv.ContainerName))
+		beat(ctx, instance, unready, policy, 1)
+		testenv.Ready(unready)
+		Expect(api.Client.Status().Update(ctx, unready)).To(Succeed())
+		Consistently(enforced).WithTimeout(2 * time.Second).Should(Equal("True/Enforced"))
+		says(ctx, "True/Enforced", "2/2")
+	})
+
 	It("tells of fallback, of a record that a sidecar refuses, and of Shadow", func(ctx SpecContext) {
 		a := injected(ctx, "a")
 		beat(ctx, instance, a, policy, 1, func(h *bucketconfig.Heartbeat) { h.Fallback = true })

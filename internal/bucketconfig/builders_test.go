@@ -25,8 +25,8 @@ func validRecord() *bucketconfig.Record {
 			Matches: []bucketconfig.Match{{
 				Methods: []string{"GET", "POST"},
 				Path:    &bucketconfig.StringMatch{Type: "PathPrefix", Value: "/api"},
-				Headers: []bucketconfig.HeaderMatch{{
-					Name: "X-Plan", StringMatch: bucketconfig.StringMatch{Type: "RegularExpression", Value: "free|trial"},
+				Headers: []bucketconfig.NamedMatch{{
+					Name: "X-Plan", Type: "RegularExpression", Value: "free|trial",
 				}},
 			}},
 			KeyParts: []bucketconfig.KeyPart{

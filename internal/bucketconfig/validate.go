@@ -135,11 +135,11 @@ func (m *Match) validate() error {
 		count("methods", len(m.Methods), MaxMethods),
 		each("methods", m.Methods, func(method *string) error { return text("method", *method, 1, MaxString) }),
 		count("headers", len(m.Headers), MaxHeaders),
-		each("headers", m.Headers, (*HeaderMatch).validate),
+		each("headers", m.Headers, (*NamedMatch).validateHeader),
 	)
 }
 
-func (h *HeaderMatch) validate() error {
+func (h *NamedMatch) validateHeader() error {
 	return firstError(
 		headerName("name", h.Name),
 		oneOf("type", h.Type, "Exact", "Prefix", "RegularExpression"),

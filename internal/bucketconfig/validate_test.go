@@ -72,7 +72,7 @@ var _ = Describe("Validate", func() {
 		Entry("many methods", func(r *record) { r.Limits[0].Matches[0].Methods = make([]string, 17) }, "methods: 17 are more than 16"),
 		Entry("empty method", func(r *record) { r.Limits[0].Matches[0].Methods[1] = "" }, "methods[1]: method: 0 bytes"),
 		Entry("many headers", func(r *record) {
-			r.Limits[0].Matches[0].Headers = make([]bucketconfig.HeaderMatch, 9)
+			r.Limits[0].Matches[0].Headers = make([]bucketconfig.NamedMatch, 9)
 		}, "headers: 9 are more than 8"),
 		Entry("header type", func(r *record) { r.Limits[0].Matches[0].Headers[0].Type = "PathPrefix" }, `headers[0]: type: "PathPrefix"`),
 		Entry("header spelling", func(r *record) {

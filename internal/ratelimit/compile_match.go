@@ -71,7 +71,7 @@ func (c *compiler) path(field string, m *bucketconfig.StringMatch) (*valueMatche
 	return nil, invalid(field+".type", fmt.Errorf("%q: must be Exact, PathPrefix or RegularExpression", m.Type))
 }
 
-func (c *compiler) header(field string, m *bucketconfig.HeaderMatch) (headerMatcher, error) {
+func (c *compiler) header(field string, m *bucketconfig.NamedMatch) (headerMatcher, error) {
 	var compiled headerMatcher
 	if err := checkHeaderName(field+".name", m.Name); err != nil {
 		return compiled, err

@@ -49,9 +49,9 @@ func FuzzDescribe(f *testing.F) {
 	everything := bucketconfig.Match{
 		Methods: []string{"GET"},
 		Path:    &bucketconfig.StringMatch{Type: "RegularExpression", Value: `/(a|[^/]+)*/x.*`},
-		Headers: []bucketconfig.HeaderMatch{
-			{Name: "X-A", StringMatch: bucketconfig.StringMatch{Type: "RegularExpression", Value: "(?i)a.*"}},
-			{Name: "X-A", StringMatch: bucketconfig.StringMatch{Type: "Prefix", Value: "a"}},
+		Headers: []bucketconfig.NamedMatch{
+			{Name: "X-A", Type: "RegularExpression", Value: "(?i)a.*"},
+			{Name: "X-A", Type: "Prefix", Value: "a"},
 		},
 	}
 	set := ratelimit.NewSet(mustCompile(f,

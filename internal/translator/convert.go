@@ -176,12 +176,10 @@ func convertMatches(matches []v1alpha1.RequestMatch, path *field.Path) ([]bucket
 			one.Path = &bucketconfig.StringMatch{Type: string(match.Path.Type), Value: match.Path.Value}
 		}
 		for _, header := range match.Headers {
-			one.Headers = append(one.Headers, bucketconfig.HeaderMatch{
-				Name: http.CanonicalHeaderKey(string(header.Name)),
-				StringMatch: bucketconfig.StringMatch{
-					Type:  string(cmp.Or(header.Type, v1alpha1.HeaderMatchExact)),
-					Value: header.Value,
-				},
+			one.Headers = append(one.Headers, bucketconfig.NamedMatch{
+				Name:  http.CanonicalHeaderKey(string(header.Name)),
+				Type:  string(cmp.Or(header.Type, v1alpha1.HeaderMatchExact)),
+				Value: header.Value,
 			})
 		}
 		converted = append(converted, one)

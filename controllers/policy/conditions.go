@@ -141,6 +141,12 @@ func checkHeartbeats(f *Facts) *verdict {
 		v := no(portero.ReasonWaiting, "no recent heartbeat from the sidecars of: %s", silent)
 		return &v
 	}
+	outdated := names(concerned, func(p *PodFacts) bool { return p.Applied != f.Generation && p.Schema < f.Schema })
+	if outdated != "" {
+		v := no(portero.ReasonSidecarOutdated,
+			"sidecars are too old for what the policy states and keep the last version that they can read, if any: %s; restart the pods to update their sidecars", outdated)
+		return &v
+	}
 	if behind := names(concerned, func(p *PodFacts) bool { return p.Applied != f.Generation }); behind != "" {
 		v := no(portero.ReasonWaiting, "sidecars do not apply generation %d yet: %s", f.Generation, behind)
 		return &v

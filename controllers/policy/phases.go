@@ -15,6 +15,7 @@ import (
 	"github.com/portero-dev/portero/controllers/pods"
 	"github.com/portero-dev/portero/controllers/problem"
 	"github.com/portero-dev/portero/controllers/publisher"
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/translator"
 )
 
@@ -33,6 +34,10 @@ func (r *Reconciler) translate(_ context.Context, p *pass) error {
 		return err
 	}
 	p.record = record
+	p.facts.Schema = record.Schema
+	if older, ok := bucketconfig.Schema1(record); ok {
+		p.facts.Schema = older.Schema
+	}
 	return nil
 }
 
@@ -91,7 +96,7 @@ func (r *Reconciler) readHeartbeats(ctx context.Context, p *pass) error {
 		if !ok || !beat.Fresh() {
 			continue
 		}
-		pod.Fresh, pod.Fallback = true, beat.Fallback
+		pod.Fresh, pod.Fallback, pod.Schema = true, beat.Fallback, beat.Schema
 		if beat.Err != nil {
 			pod.Refused = beat.Err.Error()
 		}

@@ -6,9 +6,6 @@
 // snapshot stays.
 package bucketconfig
 
-// SchemaVersion is the version that this build writes.
-const SchemaVersion = 1
-
 // Record is one policy as a sidecar needs it. All that a sidecar must know of the policy stands here.
 type Record struct {
 	Schema     int    `json:"schema"`
@@ -161,6 +158,7 @@ type Share struct {
 
 // Heartbeat is what a sidecar reports of itself.
 type Heartbeat struct {
+	// Schema is the newest schema version of records that the sidecar reads, too.
 	Schema         int    `json:"schema"`
 	PodName        string `json:"podName"`
 	StartID        string `json:"startId"` // new at each start of the sidecar's process

@@ -16,7 +16,7 @@ var (
 	// portName is what Kubernetes lets a container's port be called.
 	portName     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
 	sha256Hex    = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
 )
 
 func (m *Match) validate() error {
@@ -67,7 +67,7 @@ func (p *StringMatch) validate() error {
 
 // TemplateVariables gives the names of a path template's variables in their order. It refuses a template that does not
 // start with a slash, a brace that is no part of a variable, a variable that is not one whole element, and a name that
-// stands twice or is none: up to 63 letters, digits and _, a letter first.
+// stands twice or is none: up to 32 letters, digits and _, a letter first.
 func TemplateVariables(template string) ([]string, error) {
 	if !strings.HasPrefix(template, "/") {
 		return nil, fmt.Errorf("%q: must start with /", template)
@@ -80,7 +80,7 @@ func TemplateVariables(template string) ([]string, error) {
 		case !strings.ContainsAny(element, "{}"):
 			continue
 		case !opens || !closes || !variableName.MatchString(name):
-			return nil, fmt.Errorf("%q: a variable must be a whole element, {name}, of up to 63 letters, digits and _, a letter first; %q is none", template, element)
+			return nil, fmt.Errorf("%q: a variable must be a whole element, {name}, of up to 32 letters, digits and _, a letter first; %q is none", template, element)
 		}
 		for _, other := range names {
 			if other == name {

@@ -365,7 +365,7 @@ var _ = Describe("Shutdown", func() {
 		g := startGate(startApp(ok))
 		Expect(g.Shutdown(ctx)).To(Succeed())
 		late := listen()
-		Expect(g.Serve(late, "127.0.0.1:1")).To(Succeed())
+		Expect(g.Serve(late, proxy.Port{Upstream: "127.0.0.1:1"})).To(Succeed())
 		_, err := late.Accept()
 		Expect(err).To(HaveOccurred(), "it is closed")
 	})

@@ -135,8 +135,8 @@ func (c *compiler) compile() error {
 
 func checkRecord(rec *bucketconfig.Record) error {
 	switch {
-	case rec.Schema != bucketconfig.SchemaVersion:
-		return invalid("schema", fmt.Errorf("%d: this version reads schema %d", rec.Schema, bucketconfig.SchemaVersion))
+	case rec.Schema < bucketconfig.OldestSchemaVersion || rec.Schema > bucketconfig.SchemaVersion:
+		return invalid("schema", fmt.Errorf("%d: this version reads schema %d to %d", rec.Schema, bucketconfig.OldestSchemaVersion, bucketconfig.SchemaVersion))
 	case rec.Kind == "":
 		return invalid("kind", errors.New("is empty"))
 	case !isFieldName(rec.Name):

@@ -18,6 +18,10 @@ var _ = Describe("Compile", func() {
 		Expect(p.Limits[0].ID).NotTo(Equal(p.Limits[1].ID))
 	})
 
+	It("reads records of older schema versions", func() {
+		compile(func(r *bucketconfig.Record) { r.Schema = bucketconfig.OldestSchemaVersion })
+	})
+
 	It("gives a limit's ID by its name alone, and for ever", func() {
 		a := compile(limits(limit("per-key"))).Limits[0]
 		b := compile(named("other"), limits(limit("first"), limit("per-key", func(l *bucketconfig.Limit) { l.Cost = 7 }))).Limits[1]
@@ -63,7 +67,8 @@ var _ = Describe("Compile", func() {
 				Expect(err).To(MatchError(ContainSubstring(part)))
 			}
 		},
-		Entry("unknown schema", func(r *bucketconfig.Record) { r.Schema = 99 }, `policy "checkout"`, "schema: 99"),
+		Entry("a newer schema", func(r *bucketconfig.Record) { r.Schema = bucketconfig.SchemaVersion + 1 }, `policy "checkout"`, "schema: 3"),
+		Entry("no schema", func(r *bucketconfig.Record) { r.Schema = 0 }, "schema: 0"),
 		Entry("no kind", func(r *bucketconfig.Record) { r.Kind = "" }, "kind: is empty"),
 		Entry("a name that breaks a field", named(`a"b`), `name: "a\"b"`),
 		Entry("order zero", func(r *bucketconfig.Record) { r.Order = 0 }, "order: 0"),
@@ -140,14 +145,14 @@ var _ = Describe("Compile", func() {
 		Entry("a hash that is none", exempt(namedMatch("InSHA256", "", "secret")), `exempt[0].headers[0].values[0]: "secret"`),
 		Entry("a hash that is longer", exempt(namedMatch("InSHA256", "", sha256Hex("a")+"00")), `exempt[0].headers[0].values[0]`),
 		Entry("a template without slash", exempt(path("Template", "{id}")), `exempt[0].path.value: "{id}": must start`),
-		Entry("a template with an open brace", exempt(path("Template", "/a/{id")), `exempt[0].path.value: "/a/{id": element "{id"`),
-		Entry("a template with a variable in an element", exempt(path("Template", "/a-{id}")), `element "a-{id}"`),
+		Entry("a template with an open brace", exempt(path("Template", "/a/{id")), `exempt[0].path.value: "/a/{id"`, `"{id" is none`),
+		Entry("a template with a variable in an element", exempt(path("Template", "/a-{id}")), `"a-{id}" is none`),
 		Entry("a template with a name twice", exempt(path("Template", "/{a}/{a}")), "the variable a stands twice"),
-		Entry("a template with a name that is none", exempt(path("Template", "/{1}")), `element "{1}" is no variable`),
-		Entry("a template with an empty name", exempt(path("Template", "/{}")), `element "{}" is no variable`),
+		Entry("a template with a name that is none", exempt(path("Template", "/{1}")), `"{1}" is none`),
+		Entry("a template with an empty name", exempt(path("Template", "/{}")), `"{}" is none`),
 		Entry("a template with an empty element", exempt(path("Template", "/a//{b}")), `has the element ""`),
 		Entry("a template with dots", exempt(path("Template", "/a/../{b}")), `has the element ".."`),
-		Entry("a template with a query", exempt(path("Template", "/{a}?x")), "without a query"),
+		Entry("a template with a query", exempt(path("Template", "/{a}/x?y")), "without a query"),
 		Entry("PathTemplate without matches", limits(limit("a", keyedBy(part("PathTemplate", "", "Share")))), "keyParts[0]: type PathTemplate needs matches"),
 		Entry("PathTemplate with another match", limits(limit("a", matching(path("Template", "/{a}"), path("Exact", "/")), keyedBy(part("PathTemplate", "", "Share")))), "keyParts[0]", "matches[1] has none"),
 		Entry("a variable that no template has", limits(limit("a", matching(path("Template", "/{a}")), keyedBy(part("PathVariable", "b", "Share")))), `keyParts[0].pathVariable.name: "b"`),

@@ -9,6 +9,7 @@ package failover
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -133,8 +134,8 @@ func (l *Limiter) OpenMasters() []string {
 	return nil
 }
 
-// Decide decides over all groups that govern a request. It returns within the smallest timeout of their policies. It does
-// not end early when the client goes: the verdict is part of the limit either way.
+// Decide decides over all groups that govern a request. It returns within the smallest timeout of their policies, those in
+// Shadow left out. It does not end early when the client goes: the verdict is part of the limit either way.
 func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.Verdict {
 	if len(groups) == 0 {
 		return ratelimit.Verdict{}
@@ -148,13 +149,18 @@ func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.
 	return verdict
 }
 
-// budget is the smallest timeout of the policies concerned.
+// budget is the smallest timeout of the policies concerned. Shadows have a say only among themselves: an impatient one must
+// not send the limits of others to their fallback.
 func budget(groups []ratelimit.Group) time.Duration {
-	smallest := groups[0].Policy.Record.Store.TimeoutUS
-	for i := 1; i < len(groups); i++ {
-		smallest = min(smallest, groups[i].Policy.Record.Store.TimeoutUS)
+	smallest, enforced := time.Duration(0), false
+	for i := range groups {
+		timeout := time.Duration(groups[i].Policy.Record.Store.TimeoutUS) * time.Microsecond
+		enforces := slices.ContainsFunc(groups[i].Charges, func(c ratelimit.Charge) bool { return !c.Limit.Shadow })
+		if i == 0 || enforces && !enforced || enforces == enforced && timeout < smallest {
+			smallest, enforced = timeout, enforces
+		}
 	}
-	return time.Duration(smallest) * time.Microsecond
+	return smallest
 }
 
 // clock is the wall clock at the start, moved on by the monotonic clock: a step of the machine's time adds no tokens.

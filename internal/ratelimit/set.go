@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"sync"
 )
@@ -17,6 +18,7 @@ type Set struct {
 	attributes     []attribute
 	slots          [][]uint32
 	query, cookies map[string]uint32
+	headers        []string
 	views          sync.Pool // of *view, with room for a value of each attribute
 }
 
@@ -53,7 +55,8 @@ func (s *Set) place(asked attribute) uint32 {
 	place := uint32(len(s.attributes))
 	s.attributes = append(s.attributes, asked)
 	switch asked.kind {
-	case headerAttribute: // a map of the request leads from names
+	case headerAttribute:
+		s.headers = append(s.headers, asked.name)
 	case queryAttribute:
 		s.query[asked.name] = place
 	case cookieAttribute:
@@ -68,6 +71,20 @@ func (s *Set) Policies() []*Policy {
 		return nil
 	}
 	return s.policies
+}
+
+// JoinRepeated makes one line of the lines of each header that the policies ask for, as RFC 9110 section 5.3 allows: apps
+// differ in whether they read the first line or the last, and a client that sends two must not be one to the app and
+// another to its limits.
+func (s *Set) JoinRepeated(h http.Header) {
+	if s == nil {
+		return
+	}
+	for _, name := range s.headers {
+		if len(h[name]) > 1 && name != "Cookie" { // whose lines are joined by semicolons, and by apps alike
+			h[name] = []string{headerValue(h, name)}
+		}
+	}
 }
 
 // Describe finds all that governs the request, over all policies of the set.

@@ -107,7 +107,9 @@ func (p *Proxy) govern(port Port, next handler) handler {
 			http.Error(w, "portero: CONNECT is not supported", http.StatusNotImplemented)
 			return
 		}
-		description := p.policies().Describe(&ratelimit.Request{
+		policies := p.policies()
+		policies.JoinRepeated(r.Header)
+		description := policies.Describe(&ratelimit.Request{
 			Method: r.Method, Path: rawPath(r), Query: r.URL.RawQuery, Host: r.Host, Header: r.Header, Peer: w.peer,
 			Port: port.Number, PortName: port.Name, Workload: p.workload,
 		})

@@ -174,7 +174,7 @@ type HeaderMatch struct {
 	ValueMatch `json:",inline"`
 }
 
-// NamedMatch compares one query parameter or cookie.
+// NamedMatch compares one query parameter or cookie. It is present even when it is empty, as in ?debug.
 type NamedMatch struct {
 	// name is the name of the query parameter or cookie, case-sensitive. 1 to 128 characters.
 	// +kubebuilder:validation:MinLength=1

@@ -94,7 +94,7 @@ func decideEnforced(f *Facts, accepted, published verdict) verdict {
 		}
 	}
 	if f.Shadow {
-		return no(portero.ReasonShadow, "mode is Shadow: verdicts are counted, nothing is refused")
+		return no(portero.ReasonShadow, "the policy or each of its limits is in mode Shadow: verdicts are counted, nothing is refused")
 	}
 	return yes(portero.ReasonEnforced, "every ready pod that asked for injection enforces generation %d", f.Generation)
 }

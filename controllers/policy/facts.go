@@ -8,7 +8,8 @@ import (
 // Facts give the same status.
 type Facts struct {
 	Generation int64
-	Shadow     bool
+	// Shadow is true when all limits are in Shadow.
+	Shadow bool
 	// Schema is the oldest schema version of records that can express the policy.
 	Schema int
 	// Invalid says why the spec can't be translated; nil when it can.

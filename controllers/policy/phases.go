@@ -22,7 +22,9 @@ import (
 // translate makes the record, or tells why the spec can't be one.
 func (r *Reconciler) translate(_ context.Context, p *pass) error {
 	p.facts.Generation = p.policy.Generation
-	p.facts.Shadow = p.policy.Spec.Mode == portero.ModeShadow
+	p.facts.Shadow = !slices.ContainsFunc(p.policy.Spec.Limits, func(limit portero.Limit) bool {
+		return effectiveMode(p.policy, &limit) == portero.ModeEnforce
+	})
 	record, err := translator.Translate(p.policy)
 	var refused *translator.Error
 	switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/keyspace"
 )
 
 const (
@@ -63,12 +64,12 @@ func tooLong(field, text string) error {
 	return nil
 }
 
-// Compile checks a record and makes it ready to match. keySecret keys the tags of buckets (keyspace.Tag); the manager,
+// Compile checks a record and makes it ready to match. keySecret keys the tags of buckets (keyspace.Tagger); the manager,
 // which compiles only to check, passes nil. The record is borrowed and must not change afterwards. Every error is an
 // *InvalidError.
 func Compile(rec *bucketconfig.Record, keySecret []byte) (*Policy, error) {
 	c := compiler{
-		policy:           &Policy{Record: rec, secret: keySecret},
+		policy:           &Policy{Record: rec, tagger: keyspace.NewTagger(keySecret)},
 		expressionBudget: bucketconfig.MaxRegexProgram,
 		attributes:       map[attribute]uint16{},
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
-	"github.com/portero-dev/portero/internal/keyspace"
 )
 
 // addToKeySet checks a limit's key parts and puts it beside the limits with the same ones.
@@ -46,7 +45,7 @@ func (c *compiler) addToKeySet(limit *Limit) error {
 		}
 	}
 	if len(parts) == 0 {
-		set.tag = keyspace.Tag(p.secret, p.Record.Kind, p.Record.Name)
+		set.tag = p.tagger.Tag(p.Record.Kind, p.Record.Name)
 	}
 	p.keySets = append(p.keySets, set)
 	return nil

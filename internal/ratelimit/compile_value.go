@@ -47,7 +47,7 @@ func (c *compiler) named(compiled []namedMatcher, field string, kind attributeKi
 func (c *compiler) comparison(field string, m *bucketconfig.NamedMatch) (namedMatcher, error) {
 	compiled := namedMatcher{value: m.Value}
 	var err error
-	needsValue, needsValues := false, false
+	needsValue, needsValues, values := false, false, field+".values"
 	switch m.Type {
 	case "Exact":
 		compiled.kind, needsValue = namedExact, true
@@ -64,10 +64,10 @@ func (c *compiler) comparison(field string, m *bucketconfig.NamedMatch) (namedMa
 		compiled.kind = namedAbsent
 	case "In":
 		compiled.kind, needsValues = namedIn, true
-		compiled.values, err = valueSet(field+".values", m.Values)
+		compiled.values, err = valueSet(values, m.Values)
 	case "InSHA256":
-		compiled.kind, needsValues = namedInSHA256, true
-		compiled.sums, err = sumSet(field+".values", m.Values)
+		compiled.kind, needsValues, values = namedInSHA256, true, field+".hashes"
+		compiled.sums, err = sumSet(values, m.Values)
 	default:
 		err = invalid(field+".type", fmt.Errorf("%q: must be Exact, Prefix, RegularExpression, Present, Absent, In or InSHA256", m.Type))
 	}
@@ -79,9 +79,9 @@ func (c *compiler) comparison(field string, m *bucketconfig.NamedMatch) (namedMa
 	case !needsValue && m.Value != "":
 		return compiled, invalid(field+".value", fmt.Errorf("%q: type %s takes no value", m.Value, m.Type))
 	case needsValues && len(m.Values) == 0:
-		return compiled, invalid(field+".values", fmt.Errorf("is empty: type %s needs at least one value", m.Type))
+		return compiled, invalid(values, fmt.Errorf("is empty: type %s needs at least one value", m.Type))
 	case !needsValues && len(m.Values) > 0:
-		return compiled, invalid(field+".values", fmt.Errorf("has %d values: type %s takes none", len(m.Values), m.Type))
+		return compiled, invalid(values, fmt.Errorf("has %d values: type %s takes none", len(m.Values), m.Type))
 	}
 	return compiled, tooLong(field+".value", m.Value)
 }

@@ -39,7 +39,7 @@ type Charge struct {
 // Group is what one call decides: the limits of one policy that share their key values, and so one Redis key.
 type Group struct {
 	Policy *Policy
-	// Tag names the key values without telling them; see keyspace.Tag.
+	// Tag names the key values without telling them; see keyspace.Tagger.
 	Tag     string
 	Charges []Charge
 }

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"github.com/portero-dev/portero/internal/bucketconfig"
-	"github.com/portero-dev/portero/internal/keyspace"
 )
 
 // Types of key parts.
@@ -129,5 +128,5 @@ func (s *keySet) tagOf(p *Policy, values *keyValues) string {
 		}
 		parts = append(parts, s.parts[i].Type, s.parts[i].Name, flag, values.value[i])
 	}
-	return keyspace.Tag(p.secret, parts...)
+	return p.tagger.Tag(parts...)
 }

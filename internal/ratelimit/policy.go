@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/keyspace"
 )
 
 // Policy is a compiled record. It is immutable and safe for concurrent use.
@@ -9,7 +10,7 @@ type Policy struct {
 	Record *bucketconfig.Record
 	Limits []*Limit
 
-	secret     []byte
+	tagger     *keyspace.Tagger
 	exempt     []matcher
 	keySets    []keySet
 	clientIP   *clientIP   // nil when the policy does not state it

@@ -77,6 +77,8 @@ func (c *compiler) keyPart(field string, limit *Limit, part bucketconfig.KeyPart
 		compiled.attribute = c.attribute(cookieAttribute, part.Name)
 		return compiled, checkCookieName(field+".cookie.name", part.Name)
 	case keyPartClaim:
+		// Asked for as a header too, so that the app gets no other token than the one that is read here.
+		c.attribute(headerAttribute, "Authorization")
 		return compiled, checkName(field+".claim.name", part.Name)
 	case keyPartPathVariable:
 		if err := checkName(field+".pathVariable.name", part.Name); err != nil {

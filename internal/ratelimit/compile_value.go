@@ -46,44 +46,58 @@ func (c *compiler) named(compiled []namedMatcher, field string, kind attributeKi
 // comparison is a namedMatcher but for the name.
 func (c *compiler) comparison(field string, m *bucketconfig.NamedMatch) (namedMatcher, error) {
 	compiled := namedMatcher{value: m.Value}
-	var err error
-	needsValue, needsValues, values := false, false, field+".values"
+	operands := operands{listField: field + ".values"}
 	switch m.Type {
 	case "Exact":
-		compiled.kind, needsValue = namedExact, true
+		compiled.kind, operands.value = namedExact, true
 	case "Prefix":
-		compiled.kind, needsValue = namedPrefix, true
+		compiled.kind, operands.value = namedPrefix, true
 	case "RegularExpression":
-		compiled.kind, needsValue = namedExpression, true
-		if m.Value != "" {
-			compiled.expression, err = c.expression(field+".value", m.Value)
-		}
+		compiled.kind, operands.value = namedExpression, true
 	case "Present":
 		compiled.kind = namedPresent
 	case "Absent":
 		compiled.kind = namedAbsent
 	case "In":
-		compiled.kind, needsValues = namedIn, true
-		compiled.values, err = valueSet(values, m.Values)
+		compiled.kind, operands.list = namedIn, true
 	case "InSHA256":
-		compiled.kind, needsValues, values = namedInSHA256, true, field+".hashes"
-		compiled.sums, err = sumSet(values, m.Values)
+		compiled.kind, operands.list, operands.listField = namedInSHA256, true, field+".hashes"
 	default:
-		err = invalid(field+".type", fmt.Errorf("%q: must be Exact, Prefix, RegularExpression, Present, Absent, In or InSHA256", m.Type))
+		return compiled, invalid(field+".type", fmt.Errorf("%q: must be Exact, Prefix, RegularExpression, Present, Absent, In or InSHA256", m.Type))
 	}
-	switch {
-	case err != nil:
+	if err := operands.check(field+".value", m); err != nil {
 		return compiled, err
-	case needsValue && m.Value == "":
-		return compiled, invalid(field+".value", errors.New("is empty: state what to compare with, or use type Present or Absent"))
-	case !needsValue && m.Value != "":
-		return compiled, invalid(field+".value", fmt.Errorf("%q: type %s takes no value", m.Value, m.Type))
-	case needsValues && len(m.Values) == 0:
-		return compiled, invalid(values, fmt.Errorf("is empty: type %s needs at least one value", m.Type))
-	case !needsValues && len(m.Values) > 0:
-		return compiled, invalid(values, fmt.Errorf("has %d values: type %s takes none", len(m.Values), m.Type))
 	}
-	return compiled, tooLong(field+".value", m.Value)
+	var err error
+	switch compiled.kind {
+	case namedExpression:
+		compiled.expression, err = c.expression(field+".value", m.Value)
+	case namedIn:
+		compiled.values, err = valueSet(operands.listField, m.Values)
+	case namedInSHA256:
+		compiled.sums, err = sumSet(operands.listField, m.Values)
+	}
+	return compiled, err
+}
+
+// operands says what a type of NamedMatch compares with.
+type operands struct {
+	value, list bool
+	listField   string // as the API calls it
+}
+
+func (o operands) check(valueField string, m *bucketconfig.NamedMatch) error {
+	switch {
+	case o.value && m.Value == "":
+		return invalid(valueField, errors.New("is empty: state what to compare with, or use type Present or Absent"))
+	case !o.value && m.Value != "":
+		return invalid(valueField, fmt.Errorf("%q: type %s takes no value", m.Value, m.Type))
+	case o.list && len(m.Values) == 0:
+		return invalid(o.listField, fmt.Errorf("is empty: type %s needs at least one value", m.Type))
+	case !o.list && len(m.Values) > 0:
+		return invalid(o.listField, fmt.Errorf("has %d values: type %s takes none", len(m.Values), m.Type))
+	}
+	return tooLong(valueField, m.Value)
 }
 
 func valueSet(field string, values []string) (map[string]struct{}, error) {

@@ -124,6 +124,14 @@ var _ = Describe("Key parts", func() {
 		Entry("a name with dots comes first", "https://example.com/t", `{"https://example.com/t":"x","https://example":{"com/t":"y"}}`, `{"https://example.com/t":"x"}`),
 	)
 
+	It("of a claim let the app see the one token that was read", func() {
+		set := ratelimit.NewSet(compile(limits(limit("a", keyedBy(part("Claim", "sub", "Share"))))))
+		req := request("/", "Authorization", "Bearer a", "Authorization", "Bearer b", "X-Other", "1", "X-Other", "2")
+		set.JoinRepeated(req.Header)
+		Expect(req.Header["Authorization"]).To(Equal([]string{"Bearer a, Bearer b"}))
+		Expect(req.Header["X-Other"]).To(HaveLen(2))
+	})
+
 	It("tell kinds and names apart", func() {
 		req := with(func(r *ratelimit.Request) { r.Query, r.Host, r.Method, r.Workload = "k=v&j=v", "v", "v", "v" }, "K", "v", "Cookie", "k=v", "Authorization", token(`{"k":"v"}`))
 		tags := map[string]bool{}

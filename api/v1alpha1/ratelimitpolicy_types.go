@@ -145,7 +145,8 @@ type Response struct {
 	// +kubebuilder:validation:Maximum=599
 	// +optional
 	StatusCode int32 `json:"statusCode,omitempty"`
-	// body replaces the problem details (RFC 9457) that a refusal answers with. gRPC clients get none.
+	// body replaces the problem details (RFC 9457) of a refusal with statusCode, not those of 403 and 503. gRPC clients get
+	// none. Absent: problem details.
 	// +optional
 	Body *ResponseBody `json:"body,omitempty"`
 }
@@ -159,8 +160,8 @@ type ResponseBody struct {
 	// +optional
 	ContentType string `json:"contentType,omitempty"`
 	// template is the body, 1 to 4096 bytes, in which {policy} and {limit} stand for the names of the policy and the limit
-	// that refused, and {retryAfter} for the seconds to wait, which are empty where waiting does not help. All else stays as
-	// it is, other braces too.
+	// that refused, and {retryAfter} for the seconds to wait, 0 where waiting does not help. All else stays as it is, other
+	// braces too.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	// +required

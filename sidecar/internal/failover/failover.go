@@ -40,6 +40,10 @@ type Question interface {
 	// Withdraw answers true when the question was not sent yet; then it never will be, and no answer comes. Otherwise the
 	// charge may have happened, and counts as happened.
 	Withdraw() bool
+	// GiveBack returns what the question charged to enforced limits; of one that was not answered yet, once its answer
+	// comes. It does not wait, and is called at most once. Afterwards settled is called with the number of charges that
+	// were returned and of those that were dropped because that is in doubt, unless nothing was charged. It must not block.
+	GiveBack(settled func(given, dropped int))
 }
 
 // Answer is what the store said about one group.
@@ -66,6 +70,9 @@ type Observer interface {
 	VerdictTaken(source ratelimit.Source, took time.Duration)
 	// StoreFailed is called once for each group that the store did not answer for.
 	StoreFailed(kind Kind)
+	// ChargesReturned is called with the numbers of charges of refused requests that were given back, and of those that
+	// were dropped because that would be in doubt. It is called on other goroutines too.
+	ChargesReturned(given, dropped int)
 }
 
 // Options are what a Limiter works with. All are required.
@@ -93,6 +100,8 @@ type Limiter struct {
 	local   *local
 	current atomic.Pointer[connection]
 	opened  chan struct{} // wakes Run
+	// returned is the observer's ChargesReturned, made once.
+	returned func(given, dropped int)
 }
 
 // connection is a store with what was learnt about it.
@@ -104,7 +113,7 @@ type connection struct {
 
 // New makes a Limiter. Its Run must run for breakers to close again.
 func New(options Options) *Limiter {
-	l := &Limiter{options: options, clock: newClock(), opened: make(chan struct{}, 1)}
+	l := &Limiter{options: options, clock: newClock(), opened: make(chan struct{}, 1), returned: options.Observer.ChargesReturned}
 	l.local = newLocal(options.MaxKeys)
 	return l
 }
@@ -145,6 +154,9 @@ func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.
 	round.await(started.Add(budget))
 	l.learn(round, budget)
 	verdict := l.merge(groups, round)
+	if verdict.Outcome != ratelimit.Allowed {
+		l.giveBack(round)
+	}
 	l.options.Observer.VerdictTaken(verdict.Source, time.Since(started))
 	return verdict
 }

@@ -34,7 +34,7 @@ do
   local CHARGE, CHARGE_SIZE, MAX_CHARGES = '>c8I8I4I4I8I4B', 37, 16
   local RECEIPT, RECEIPT_SIZE = '>c8I8I8I4', 28
   local RECORD, RECORD_SIZE, RECORD_SIZE_OLD = '>c8I8I4I4I8i4I8I8I8I8', 68, 52
-  local ORIGIN, RESULT, IN_FORCE, EPOCH = '>I8I8', '>Bi4I8I8', '>I4I4I8', '>I8'
+  local ORIGIN, RESULT, IN_FORCE, EPOCH, RESULT_EPOCH = '>I8I8', '>Bi4I8I8', '>I4I4I8', '>I8', '>Bi4I8I8I8'
   local MAX_TOKENS = 1e9
   local MIN_INTERVAL_US, MAX_INTERVAL_US = 1000, 366 * 86400 * 1e6
   local ALLOWED, STALE = 1, 2
@@ -286,13 +286,17 @@ do
     local results = receipts and pack(ORIGIN, server, now) or ''
     for i = 1, count do
       local c = charges[i]
-      local flags = (c.allowed and ALLOWED or 0) + (c.stale and STALE or 0)
-      results = results .. pack(RESULT, flags, c.tokens, c.remainder, c.updated - now)
-      if c.stale then
-        results = results .. pack(IN_FORCE, c.capacity, c.refill, c.interval)
-      end
-      if receipts then
-        results = results .. pack(EPOCH, c.charged and c.epoch or 0)
+      local flags, epoch = (c.allowed and ALLOWED or 0) + (c.stale and STALE or 0), c.charged and c.epoch or 0
+      if receipts and not c.stale then
+        results = results .. pack(RESULT_EPOCH, flags, c.tokens, c.remainder, c.updated - now, epoch)
+      else
+        results = results .. pack(RESULT, flags, c.tokens, c.remainder, c.updated - now)
+        if c.stale then
+          results = results .. pack(IN_FORCE, c.capacity, c.refill, c.interval)
+        end
+        if receipts then
+          results = results .. pack(EPOCH, epoch)
+        end
       end
     end
     return results

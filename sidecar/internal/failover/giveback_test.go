@@ -158,4 +158,36 @@ var _ = Describe("One verdict over several groups", func() {
 		Expect(v.By).To(BeIdenticalTo(local.Limits[0]), "no wait helps against a cost above the capacity")
 		Expect(v.Wait).To(BeZero())
 	})
+
+	It("holds what its wait promises to one client alone, whatever the shape and the share", func() {
+		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+		held := 0
+		for range 2000 {
+			local, now := failover.NewLocal(1024), int64(1_700_000_000_000_000)
+			sidecars := 1 + random.IntN(20)
+			var asked []ratelimit.Group
+			for i := range 1 + random.IntN(3) {
+				l := limit("l", 1+random.Int64N(1000))
+				l.Config.Bucket.RefillTokens, l.Config.Bucket.RefillIntervalUS = 1+random.Int64N(1000), 1000+random.Int64N(hour)
+				asked = append(asked, group(policy(fmt.Sprint("p", i), "Local", l), fmt.Sprint("t", i), 1+random.Int64N(l.Config.Bucket.Capacity)))
+			}
+			for range random.IntN(20) {
+				now += random.Int64N(hour / 10)
+				local.Decide(asked, sidecars, now)
+			}
+			results, pass := local.Decide(asked, sidecars, now)
+			if pass {
+				continue
+			}
+			var wait time.Duration
+			for _, result := range results {
+				wait = max(wait, result.Wait)
+			}
+			_, early := local.Decide(asked, sidecars, now+wait.Microseconds()-1)
+			_, intime := local.Decide(asked, sidecars, now+wait.Microseconds())
+			Expect([]bool{early, intime}).To(Equal([]bool{false, true}), "%s", wait)
+			held++
+		}
+		Expect(held).To(BeNumerically(">", 300))
+	})
 })

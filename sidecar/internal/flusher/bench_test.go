@@ -34,7 +34,7 @@ func BenchmarkVerdict(b *testing.B) {
 		b.Fatal(err)
 	}
 	client := redisclient.NewVerdict(redisclient.Options{Addrs: servers.Addrs()})
-	defer client.Close() //nolint:errcheck // the benchmark is over
+	defer client.Close()
 	reached := make(chan struct{})
 	f := flusher.New(flusher.Options{
 		Client: client, Instance: instance, Namespace: namespace, Log: slog.New(slog.DiscardHandler), Ready: func() { close(reached) },

@@ -133,7 +133,7 @@ func (f *Flusher) Reload(ctx context.Context) error {
 	return nil
 }
 
-// warm opens the connections that the lanes to a master will use, so that no verdict's budget pays for dialling and
+// warm opens the connections that the lanes to a master will use, so that no verdict's budget pays for dialing and
 // authentication. A master that can't be reached is what verdicts find out by themselves.
 func warm(ctx context.Context, master *redis.Client) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)

@@ -39,10 +39,12 @@ Commands:
   help      Print this.
 
 Everything is configured by the environment, which the injector writes:
-  PORTERO_PORTS          required: APP:LISTEN:SHADOW for each protected port, separated by commas (8080:14080:14180).
-                         SHADOW is the port on which kubelet's probes reach the app; only redirect uses it.
+  PORTERO_PORTS          required: APP:LISTEN:SHADOW[:NAME] for each protected port, separated by commas
+                         (8080:14080:14180:http). SHADOW is the port on which kubelet's probes reach the app; only redirect
+                         uses it. NAME is what the pod calls the port.
   PORTERO_NAMESPACE, PORTERO_POD_NAME, PORTERO_POD_UID, PORTERO_POD_IP
                          required to serve: the pod's own, from the downward API.
+  PORTERO_WORKLOAD       what the pod belongs to, such as deployment/web; a key part can tell workloads apart by it.
   PORTERO_HOST_IPS       the node's addresses, separated by commas; redirect lets them probe.
   PORTERO_UPSTREAM_HOST  where the app listens; default: the pod's IP.
   PORTERO_LOG_LEVEL      debug, info (default), warn or error.

@@ -23,6 +23,8 @@ type Config struct {
 	Namespace string
 	PodName   string
 	PodUID    string
+	// Workload is what the pod belongs to, such as deployment/web; empty when it is not known.
+	Workload string
 	// Proxies are the protected ports. Run closes the listeners, as it does the two below.
 	Proxies []Proxy
 	// Admin serves probes and metrics, Control the drain command.
@@ -41,6 +43,9 @@ type Config struct {
 type Proxy struct {
 	Listener net.Listener
 	Upstream string // host:port of the app
+	// Port and PortName are the app's port and what the pod calls it, empty for nothing.
+	Port     uint16
+	PortName string
 }
 
 // defaultPollInterval is below kubelet's own delay, and costs a few reads of memory.
@@ -56,6 +61,7 @@ func Listen(getenv func(string) string, log func(slog.Level) *slog.Logger) (Conf
 		Namespace:      env.Namespace,
 		PodName:        env.PodName,
 		PodUID:         env.PodUID,
+		Workload:       env.Workload,
 		CredentialsDir: sidecarenv.CredentialsDir,
 		LabelsFile:     filepath.Join(sidecarenv.PodInfoDir, sidecarenv.LabelsFile),
 		PollInterval:   defaultPollInterval,
@@ -77,6 +83,8 @@ func Listen(getenv func(string) string, log func(slog.Level) *slog.Logger) (Conf
 		config.Proxies = append(config.Proxies, Proxy{
 			Listener: bind("", port.Listen),
 			Upstream: net.JoinHostPort(env.UpstreamHost, strconv.Itoa(int(port.App))),
+			Port:     port.App,
+			PortName: port.Name,
 		})
 	}
 	config.Admin = bind("", sidecarenv.AdminPort)

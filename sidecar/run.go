@@ -60,7 +60,7 @@ func newPlane(config Config) *plane {
 		FallbackChanged: p.links.kick,
 		MaxKeys:         failover.DefaultMaxKeys,
 	})
-	p.proxy = proxy.New(p.limiter, func() *ratelimit.Set { return p.keeper.Current().Set }, p.tally, config.Log)
+	p.proxy = proxy.New(p.limiter, func() *ratelimit.Set { return p.keeper.Current().Set }, p.tally, config.Workload, config.Log)
 	return p
 }
 
@@ -91,7 +91,8 @@ func Run(ctx context.Context, config Config) error {
 
 	failed := make(chan error, len(config.Proxies)+2)
 	for _, one := range config.Proxies {
-		running.Go(func() { failed <- p.proxy.Serve(one.Listener, one.Upstream) })
+		port := proxy.Port{Number: one.Port, Name: one.PortName, Upstream: one.Upstream}
+		running.Go(func() { failed <- p.proxy.Serve(one.Listener, port) })
 	}
 	own := []*http.Server{
 		serve(&running, config.Admin, admin.Handler(p.state, p.metrics.Handler()), failed),

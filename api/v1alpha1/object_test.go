@@ -10,11 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/portero-dev/portero/api/v1alpha1"
 	"github.com/portero-dev/portero/internal/testenv"
+	"github.com/portero-dev/portero/internal/translator"
 )
 
 // table is what kubectl get asks the API server for: a row's cells by their column's name, wide ones too.
@@ -53,6 +55,7 @@ var _ = Describe("A stored policy", func() {
 		Expect(policy.Spec.Mode).To(Equal(v1alpha1.ModeEnforce))
 		Expect(policy.Spec.Store).To(Equal(v1alpha1.Store{Timeout: "10ms", OnFailure: v1alpha1.OnFailureLocal}))
 		Expect(policy.Spec.Response).To(Equal(v1alpha1.Response{RateLimitHeaders: v1alpha1.RateLimitHeadersStandard, StatusCode: 429}))
+		Expect(policy.Spec.Limits[0].Mode).To(Equal(v1alpha1.ModeEnforce))
 		Expect(policy.Spec.Limits[0].Cost).To(Equal(v1alpha1.Cost{Type: v1alpha1.CostFixed, Fixed: &v1alpha1.FixedCost{Tokens: 1}}))
 		Expect(policy.Spec.Limits[0].KeyParts[0].Header.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
 	})
@@ -60,17 +63,45 @@ var _ = Describe("A stored policy", func() {
 	It("has the defaults of members that are present", func(ctx SpecContext) {
 		policy.Spec.ClientIP = &v1alpha1.ClientIP{Type: v1alpha1.ClientIPPeer}
 		policy.Spec.Store = v1alpha1.Store{Timeout: "5ms"}
-		policy.Spec.Limits[0].Matches = []v1alpha1.RequestMatch{{Headers: []v1alpha1.HeaderMatch{{Name: "X-Plan", Value: "free"}}}}
+		policy.Spec.Limits[0].Matches = []v1alpha1.RequestMatch{{Headers: []v1alpha1.HeaderMatch{{
+			Name: "X-Plan", ValueMatch: v1alpha1.ValueMatch{Value: "free"},
+		}}}}
 		policy.Spec.Limits[0].KeyParts = []v1alpha1.KeyPart{{Type: v1alpha1.KeyPartClientIP, ClientIP: &v1alpha1.ClientIPKeyPart{}}}
+		policy.Spec.Limits[0].KeyParts = append(policy.Spec.Limits[0].KeyParts,
+			v1alpha1.KeyPart{Type: v1alpha1.KeyPartHost, Host: &v1alpha1.HostKeyPart{}},
+			v1alpha1.KeyPart{Type: v1alpha1.KeyPartQuery, Query: &v1alpha1.QueryKeyPart{Name: "tenant"}},
+			v1alpha1.KeyPart{Type: v1alpha1.KeyPartCookie, Cookie: &v1alpha1.CookieKeyPart{Name: "session"}},
+			v1alpha1.KeyPart{Type: v1alpha1.KeyPartClaim, Claim: &v1alpha1.ClaimKeyPart{Name: "sub"}})
 		policy.Spec.Limits[0].Cost = v1alpha1.Cost{Type: v1alpha1.CostFixed, Fixed: &v1alpha1.FixedCost{}}
+		policy.Spec.Limits = append(policy.Spec.Limits, v1alpha1.Limit{
+			Name: "response", Bucket: policy.Spec.Limits[0].Bucket,
+			Cost: v1alpha1.Cost{Type: v1alpha1.CostResponseHeader, ResponseHeader: &v1alpha1.ResponseHeaderCost{Name: "X-Cost", Maximum: 10}},
+		})
+		policy.Spec.Response.Body = &v1alpha1.ResponseBody{Template: "wait {retryAfter} s"}
 		Expect(server.Client.Update(ctx, policy)).To(Succeed())
 
 		Expect(*policy.Spec.ClientIP.IPv4PrefixLength).To(BeEquivalentTo(32))
 		Expect(*policy.Spec.ClientIP.IPv6PrefixLength).To(BeEquivalentTo(64))
 		Expect(policy.Spec.Store.OnFailure).To(Equal(v1alpha1.OnFailureLocal))
-		Expect(policy.Spec.Limits[0].Matches[0].Headers[0].Type).To(Equal(v1alpha1.HeaderMatchExact))
+		Expect(policy.Spec.Limits[0].Matches[0].Headers[0].Type).To(Equal(v1alpha1.ValueMatchExact))
 		Expect(policy.Spec.Limits[0].KeyParts[0].ClientIP.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
+		Expect(policy.Spec.Limits[0].KeyParts[1].Host.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
+		Expect(policy.Spec.Limits[0].KeyParts[2].Query.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
+		Expect(policy.Spec.Limits[0].KeyParts[3].Cookie.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
+		Expect(policy.Spec.Limits[0].KeyParts[4].Claim.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
 		Expect(policy.Spec.Limits[0].Cost.Fixed.Tokens).To(Equal(int64(1)))
+		Expect(policy.Spec.Limits[1].Cost.ResponseHeader.Default).To(Equal(int64(1)))
+		Expect(policy.Spec.Response.Body.ContentType).To(Equal("text/plain; charset=utf-8"))
+	})
+
+	It("takes another type of cost by a patch, which leaves the default beside it", func(ctx SpecContext) {
+		Expect(server.Client.Patch(ctx, policy, client.RawPatch(types.JSONPatchType, []byte(`[
+			{"op": "replace", "path": "/spec/limits/0/cost/type", "value": "RequestHeader"},
+			{"op": "add", "path": "/spec/limits/0/cost/requestHeader", "value": {"name": "X-Cost", "default": 1, "maximum": 10}}]`)))).To(Succeed())
+		Expect(policy.Spec.Limits[0].Cost.Fixed).NotTo(BeNil())
+		record, err := translator.Translate(policy)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(record.Limits[0].CostSource).NotTo(BeNil())
 	})
 
 	It("prints its columns, also where their value is 0", func(ctx SpecContext) {

@@ -39,8 +39,12 @@ spec:
     ipv6PrefixLength: 56
   exempt:
   - path: {type: Exact, value: /healthz}
+  - clientCIDRs: [10.1.0.0/16, "2001:db8::/64"]
+    ports: [admin, "8081"]
+  - grpc: {service: grpc.health.v1.Health, method: Check}
   limits:
   - name: per-key
+    mode: Enforce
     matches:
     - methods: [GET, POST]
       path: {type: PathPrefix, value: /api}
@@ -52,9 +56,48 @@ spec:
     - {type: Header, header: {name: X-Api-Key, whenMissing: Deny}}
     - {type: ClientIP, clientIP: {whenMissing: Skip}}
     bucket: {capacity: 100, refill: {tokens: 10, interval: 1s}}
-    cost: {type: Fixed, fixed: {tokens: 5}}
+    cost:
+      type: Fixed
+      fixed:
+        tokens: 5
+        rules:
+        - {matches: [{path: {type: PathPrefix, value: /api/search}}], tokens: 10}
+    overrides:
+    - {name: stolen, type: Deny, matches: [{headers: [{type: InSHA256, name: X-Api-Key, hashes: [e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855]}]}]}
+    - {name: inside, type: Unlimited, matches: [{clientCIDRs: [10.2.0.0/16]}]}
+    - {name: gold, type: Bucket, bucket: {capacity: 50, refill: {tokens: 100, interval: 1s}}}
+  - name: rich
+    mode: Shadow
+    matches:
+    - path: {type: Template, value: "/users/{id}/orders"}
+      hosts: [shop.example.com, "*.example.org"]
+      headers:
+      - {type: Present, name: X-A}
+      - {type: In, name: X-B, values: [free, trial]}
+      queryParams:
+      - {type: Absent, name: debug}
+      - {name: q, value: a}
+      cookies:
+      - {type: Prefix, name: session, value: s-}
+    keyParts:
+    - {type: Method}
+    - {type: Host, host: {whenMissing: Skip}}
+    - {type: PathTemplate}
+    - {type: PathVariable, pathVariable: {name: id}}
+    - {type: Query, query: {name: tenant, whenMissing: Skip}}
+    - {type: Cookie, cookie: {name: session, whenMissing: Deny}}
+    - {type: Claim, claim: {name: sub, whenMissing: Skip}}
+    - {type: Workload}
+    bucket: {capacity: 100, refill: {tokens: 10, interval: 1s}}
+    cost: {type: RequestHeader, requestHeader: {name: X-Cost, default: 2, maximum: 1000}}
+  - name: tokens
+    bucket: {capacity: 1000, refill: {tokens: 10, interval: 1s}}
+    cost: {type: RequestHeader, requestHeader: {name: X-Cost, default: 10, maximum: 1000}}
   store: {timeout: 20ms, onFailure: Closed}
-  response: {rateLimitHeaders: Legacy, statusCode: 503}
+  response:
+    rateLimitHeaders: Both
+    statusCode: 503
+    body: {contentType: application/json, template: '{"wait": {retryAfter}, "limit": "{policy}/{limit}"}'}
 `
 
 // change alters an object.

@@ -53,6 +53,7 @@ const (
 // RateLimitPolicySpec is the wanted state of a policy.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.clientIP) || !self.limits.exists(l, has(l.keyParts) && l.keyParts.exists(k, k.type == 'ClientIP'))",message="clientIP must be set when a limit has a key part of type ClientIP: say where the client's address is read, type Peer or XForwardedFor",fieldPath=".clientIP",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="has(self.clientIP) || !((has(self.exempt) && self.exempt.exists(m, has(m.clientCIDRs))) || self.limits.exists(l, (has(l.matches) && l.matches.exists(m, has(m.clientCIDRs))) || (has(l.overrides) && l.overrides.exists(o, has(o.matches) && o.matches.exists(m, has(m.clientCIDRs)))) || (has(l.cost) && has(l.cost.fixed) && has(l.cost.fixed.rules) && l.cost.fixed.rules.exists(r, r.matches.exists(m, has(m.clientCIDRs))))))",message="clientIP must be set when a match has clientCIDRs: say where the client's address is read, type Peer or XForwardedFor",fieldPath=".clientIP",reason=FieldValueRequired
 type RateLimitPolicySpec struct {
 	// selector selects the pods that enforce the policy by their labels, within the policy's namespace and among the pods
 	// that asked for injection. {} selects all of them: one bucket over all their workloads.
@@ -62,7 +63,8 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:default=Enforce
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
-	// clientIP says how a client's address is found. Required by key parts of type ClientIP; without them it has no effect.
+	// clientIP says how a client's address is found. Required by key parts of type ClientIP and by clientCIDRs; without them
+	// it has no effect.
 	// +optional
 	ClientIP *ClientIP `json:"clientIP,omitempty"`
 	// exempt lists requests that no limit of this policy sees, such as health checks. At most 16 entries, any of which
@@ -118,20 +120,21 @@ type Store struct {
 }
 
 // RateLimitHeaders says which fields tell clients about their limits.
-// +kubebuilder:validation:Enum=Standard;Legacy;None
+// +kubebuilder:validation:Enum=Standard;Legacy;Both;None
 type RateLimitHeaders string
 
 // Values of RateLimitHeaders.
 const (
 	RateLimitHeadersStandard RateLimitHeaders = "Standard"
 	RateLimitHeadersLegacy   RateLimitHeaders = "Legacy"
+	RateLimitHeadersBoth     RateLimitHeaders = "Both"
 	RateLimitHeadersNone     RateLimitHeaders = "None"
 )
 
 // Response says what a client sees.
 type Response struct {
-	// rateLimitHeaders is Standard: RateLimit-Policy and RateLimit; Legacy: X-RateLimit-Limit, -Remaining and -Reset; or
-	// None. Retry-After is sent with every refusal where waiting helps. Default Standard.
+	// rateLimitHeaders is Standard: RateLimit-Policy and RateLimit; Legacy: X-RateLimit-Limit, -Remaining and -Reset; Both;
+	// or None. Retry-After is sent with every refusal where waiting helps. Default Standard.
 	// +kubebuilder:default=Standard
 	// +optional
 	RateLimitHeaders RateLimitHeaders `json:"rateLimitHeaders,omitempty"`
@@ -142,4 +145,25 @@ type Response struct {
 	// +kubebuilder:validation:Maximum=599
 	// +optional
 	StatusCode int32 `json:"statusCode,omitempty"`
+	// body replaces the problem details (RFC 9457) of a refusal with statusCode, not those of 403 and 503. gRPC clients get
+	// none. Absent: problem details.
+	// +optional
+	Body *ResponseBody `json:"body,omitempty"`
+}
+
+// ResponseBody is the body of a refusal.
+type ResponseBody struct {
+	// contentType is the media type of the body, up to 128 characters. Default text/plain; charset=utf-8.
+	// +kubebuilder:default="text/plain; charset=utf-8"
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*( *;[ -~]+)?$')",message="must be a media type, such as application/json or text/html; charset=utf-8"
+	// +optional
+	ContentType string `json:"contentType,omitempty"`
+	// template is the body, 1 to 4096 bytes, in which {policy} and {limit} stand for the names of the policy and the limit
+	// that refused, and {retryAfter} for the seconds to wait, 0 where waiting does not help. All else stays as it is, other
+	// braces too.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +required
+	Template string `json:"template"`
 }

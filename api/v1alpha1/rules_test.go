@@ -10,8 +10,8 @@ import (
 const (
 	labelKey    = "must be a label key: an optional DNS prefix and /"
 	labelValue  = "must be a label value: empty, or up to 63 letters, digits"
-	emptyMatch  = "a match must state at least one of methods, path and headers"
-	normalPath  = "value must be a path in normal form when type is Exact or PathPrefix"
+	emptyMatch  = "a match must state something, such as methods, path or headers"
+	normalPath  = "value must be a path in normal form unless type is RegularExpression"
 	regex       = "value must be a regular expression in RE2 syntax when type is RegularExpression"
 	headerName  = "must be a header name: letters, digits and punctuation such as -, no colon and no space"
 	grammar     = "must be one to four whole numbers with a unit each, of h, m, s and ms"
@@ -19,7 +19,15 @@ const (
 	cidr        = "must be a CIDR without host bits, such as 10.42.7.0/24"
 	header      = "header must be set when type is Header"
 	forwarded   = "xForwardedFor must be set when type is XForwardedFor"
+	value       = "value must be set when type is Exact, Prefix or RegularExpression, and only then"
+	clientIP    = "clientIP must be set when a match has clientCIDRs"
+	templates   = "key parts of type PathTemplate and PathVariable need matches of which each has a path of type Template"
+	template    = "value must be a path template when type is Template, such as /users/{id}/orders"
+	hostPattern = "should match '^([*][.])?"
+	port        = "must be the name of a container's port, such as http, or a number from 1 to 65535"
 	expressions = "spec.selector.matchExpressions"
+	rich        = "spec.limits.1.matches.0."
+	richAt      = "spec.limits[1].matches[0]."
 )
 
 // refused tells that one change gets exactly one complaint, at a field and with a message that says what to do, and that
@@ -85,7 +93,16 @@ var _ = Describe("The API server", func() {
 		Entry("an IPv4 prefix of 33", set("spec.clientIP.ipv4PrefixLength", "33"), "spec.clientIP.ipv4PrefixLength", "less than or equal to 32"),
 		Entry("an IPv6 prefix of 0", set("spec.clientIP.ipv6PrefixLength", "0"), "spec.clientIP.ipv6PrefixLength", "greater than or equal to 1"),
 		Entry("an IPv6 prefix of 129", set("spec.clientIP.ipv6PrefixLength", "129"), "spec.clientIP.ipv6PrefixLength", "less than or equal to 128"),
-		Entry("nothing where a key part needs it", unset("spec.clientIP"), "spec.clientIP", "clientIP must be set when a limit has a key part of type ClientIP"),
+		Entry("nothing where a key part needs it", all(unset("spec.clientIP"), set("spec.exempt", "[]"), unset("spec.limits.0.overrides")),
+			"spec.clientIP", "clientIP must be set when a limit has a key part of type ClientIP"),
+		Entry("nothing where a CIDR needs it, exempt", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"), unset("spec.limits.0.overrides")),
+			"spec.clientIP", clientIP),
+		Entry("nothing where a CIDR needs it, overrides", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"), unset("spec.exempt")),
+			"spec.clientIP", clientIP),
+		Entry("nothing where a CIDR needs it, matches", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"), unset("spec.exempt"),
+			unset("spec.limits.0.overrides"), set(rich+"clientCIDRs", "[10.0.0.0/8]")), "spec.clientIP", clientIP),
+		Entry("nothing where a CIDR needs it, rules of cost", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"), unset("spec.exempt"),
+			unset("spec.limits.0.overrides"), set("spec.limits.0.cost.fixed.rules.0.matches.0.clientCIDRs", "[10.0.0.0/8]")), "spec.clientIP", clientIP),
 	)
 
 	// The same type stands in exempt and in matches; each rule is shown at one of the two places.
@@ -99,7 +116,7 @@ var _ = Describe("The API server", func() {
 		Entry("a path without a type", unset("spec.exempt.0.path.type"), "spec.exempt[0].path.type", "Required value"),
 		Entry("a path of an unknown type", set("spec.exempt.0.path.type", "Glob"), "spec.exempt[0].path.type", `"Exact", "PathPrefix", "RegularExpression"`),
 		Entry("an empty path", set("spec.exempt.0.path", "{type: RegularExpression, value: ''}"), "spec.exempt[0].path.value", "at least 1 chars"),
-		Entry("a relative path", set("spec.exempt.0.path.value", "healthz"), "spec.exempt[0].path.value", "value must start with / when type is Exact or PathPrefix"),
+		Entry("a relative path", set("spec.exempt.0.path.value", "healthz"), "spec.exempt[0].path.value", "value must start with / unless type is RegularExpression"),
 		Entry("a relative prefix", set("spec.limits.0.matches.0.path.value", "api"), "spec.limits[0].matches[0].path.value", "value must start with /"),
 		Entry("a path with a query", set("spec.exempt.0.path.value", "/a?b"), "spec.exempt[0].path.value", normalPath),
 		Entry("a path that is no regular expression", set("spec.limits.0.matches.1.path.value", "'/v[0-9+/.*'"), "spec.limits[0].matches[1].path", regex),
@@ -111,9 +128,102 @@ var _ = Describe("The API server", func() {
 		Entry("a header's name with a space", set("spec.limits.0.matches.0.headers.0.name", "X Plan"), "spec.limits[0].matches[0].headers[0].name", headerName),
 		Entry("the Host header", set("spec.limits.0.matches.0.headers.0.name", "HOST"), "spec.limits[0].matches[0].headers[0].name", "must not be Host"),
 		Entry("a header that servers take out", set("spec.limits.0.matches.0.headers.0.name", "transfer-encoding"), "spec.limits[0].matches[0].headers[0].name", "must not be Host, Transfer-Encoding or Trailer"),
-		Entry("a header without a value", unset("spec.limits.0.matches.0.headers.0.value"), "spec.limits[0].matches[0].headers[0].value", "Required value"),
+		Entry("a header without a value", unset("spec.limits.0.matches.0.headers.0.value"), "spec.limits[0].matches[0].headers[0].value", value),
 		Entry("an empty header value", set("spec.limits.0.matches.0.headers.0.value", "''"), "spec.limits[0].matches[0].headers[0].value", "at least 1 chars"),
 		Entry("a header value that is no regular expression", set("spec.limits.0.matches.0.headers.1.value", "'curl/('"), "spec.limits[0].matches[0].headers[1]", regex),
+	)
+
+	DescribeTable("refuses in a match by other attributes", refused,
+		Entry("a host in upper case", set(rich+"hosts", "[Shop.example.com]"), richAt+"hosts[0]", hostPattern),
+		Entry("a host with a port", set(rich+"hosts", "['shop.example.com:80']"), richAt+"hosts[0]", hostPattern),
+		Entry("a wildcard inside a host", set(rich+"hosts", "['shop.*.com']"), richAt+"hosts[0]", hostPattern),
+		Entry("a wildcard alone", set(rich+"hosts", "['*']"), richAt+"hosts[0]", hostPattern),
+		Entry("a query parameter without a name", unset(rich+"queryParams.0.name"), richAt+"queryParams[0].name", "Required value"),
+		Entry("a query parameter with an empty name", set(rich+"queryParams.0.name", "''"), richAt+"queryParams[0].name", "at least 1 chars"),
+		Entry("a query parameter of an unknown type", set(rich+"queryParams.0.type", "Glob"), richAt+"queryParams[0].type", `"Present", "Absent", "In", "InSHA256"`),
+		Entry("a query parameter that is no regular expression", set(rich+"queryParams.1", "{type: RegularExpression, name: q, value: '('}"), richAt+"queryParams[1]", regex),
+		Entry("a cookie's name with =", set(rich+"cookies.0.name", "'a=b'"), richAt+"cookies[0].name", "name must be a cookie's name"),
+		Entry("a cookie that is no regular expression", set(rich+"cookies.0", "{type: RegularExpression, name: q, value: '('}"), richAt+"cookies[0]", regex),
+		Entry("Present with a value", set(rich+"headers.0.value", "a"), richAt+"headers[0].value", value),
+		Entry("In without values", unset(rich+"headers.1.values"), richAt+"headers[1].values", "values must be set when type is In, such as {type: In, values: [free, trial]}"),
+		Entry("In with a value", set(rich+"headers.1.value", "a"), richAt+"headers[1].value", value),
+		Entry("In with an empty value", set(rich+"headers.1.values", "['']"), richAt+"headers[1].values[0]", "at least 1 chars"),
+		Entry("In with hashes for values", set(rich+"headers.1", "{type: In, name: X-B, values: [a], hashes: ["+strings.Repeat("a", 64)+"]}"),
+			richAt+"headers[1].hashes", "hashes must be set when type is InSHA256, and only then"),
+		Entry("too many values", set(rich+"headers.1.values", repeat(257, "%")), richAt+"headers[1].values", "at most 256 items"),
+		Entry("InSHA256 without hashes", set(rich+"headers.1", "{type: InSHA256, name: X-B}"), richAt+"headers[1].hashes", "hashes must be set when type is InSHA256"),
+		Entry("a hash that is none", set(rich+"headers.1", "{type: InSHA256, name: X-B, hashes: ["+strings.Repeat("A", 64)+"]}"),
+			richAt+"headers[1].hashes[0]", "should match '^[0-9a-f]{64}$'"),
+		Entry("a port that is a number", set(rich+"ports", "[8080]"), richAt+"ports[0]", "must be of type string"),
+		Entry("a port of 0", set(rich+"ports", "['0']"), richAt+"ports[0]", port),
+		Entry("a port above 65535", set(rich+"ports", "['65536']"), richAt+"ports[0]", port),
+		Entry("a port in upper case", set(rich+"ports", "[HTTP]"), richAt+"ports[0]", port),
+		Entry("a long port", set(rich+"ports", "[abcdefghijklmnop]"), richAt+"ports[0]", "15"),
+		Entry("a CIDR with host bits", set("spec.exempt.1.clientCIDRs", "[10.1.2.3/16]"), "spec.exempt[1].clientCIDRs[0]", cidr),
+		Entry("gRPC that states nothing", set("spec.exempt.2.grpc", "{}"), "spec.exempt[2].grpc", "grpc must state service, method or both"),
+		Entry("a gRPC service that is none", set("spec.exempt.2.grpc.service", "/grpc.health.v1.Health"), "spec.exempt[2].grpc.service", "must be the full name of a gRPC service, such as shop.v1.Cart"),
+		Entry("a gRPC method that is none", set("spec.exempt.2.grpc.method", "Health/Check"), "spec.exempt[2].grpc.method", "must be the name of a gRPC method, such as Add"),
+		Entry("a template with half an element", set(rich+"path.value", "'/users/{id}s'"), richAt+"path.value", template),
+		Entry("a template's variable without a name", set(rich+"path.value", "'/{id}/{}'"), richAt+"path.value", template),
+		Entry("a template's variable with a long name", set(rich+"path.value", "'/{id}/{"+strings.Repeat("a", 33)+"}'"), richAt+"path.value", template),
+		Entry("a relative template", set("spec.exempt.0.path", "{type: Template, value: '{id}'}"), "spec.exempt[0].path.value", "value must start with / unless type is RegularExpression"),
+		Entry("an empty entry, overrides", set("spec.limits.0.overrides.0.matches.0", "{}"), "spec.limits[0].overrides[0].matches[0]", emptyMatch),
+		Entry("an empty entry, rules of cost", set("spec.limits.0.cost.fixed.rules.0.matches.0", "{}"), "spec.limits[0].cost.fixed.rules[0].matches[0]", emptyMatch),
+	)
+
+	DescribeTable("refuses in key parts", refused,
+		Entry("PathVariable without its member", set("spec.limits.1.keyParts.3", "{type: PathVariable}"), "spec.limits[1].keyParts[3].pathVariable", "pathVariable must be set when type is PathVariable"),
+		Entry("Query without its member", set("spec.limits.1.keyParts.4", "{type: Query}"), "spec.limits[1].keyParts[4].query", "query must be set when type is Query"),
+		Entry("Cookie without its member", set("spec.limits.1.keyParts.5", "{type: Cookie}"), "spec.limits[1].keyParts[5].cookie", "cookie must be set when type is Cookie"),
+		Entry("Claim without its member", set("spec.limits.1.keyParts.6", "{type: Claim}"), "spec.limits[1].keyParts[6].claim", "claim must be set when type is Claim"),
+		Entry("a host that is not asked for", set("spec.limits.1.keyParts.0.host", "{}"), "spec.limits[1].keyParts[0].host", "host may be set only when type is Host"),
+		Entry("a query that is not asked for", set("spec.limits.1.keyParts.0.query", "{name: q}"), "spec.limits[1].keyParts[0].query", "query must be set when type is Query"),
+		Entry("the same query parameter twice", set("spec.limits.1.keyParts", "[{type: Query, query: {name: a}}, {type: Query, query: {name: a, whenMissing: Deny}}]"), "spec.limits[1].keyParts", "key parts must differ"),
+		Entry("the method twice", set("spec.limits.1.keyParts", "[{type: Method}, {type: Method}]"), "spec.limits[1].keyParts", "key parts must differ"),
+		Entry("a cookie's name with a space", set("spec.limits.1.keyParts.5.cookie.name", "a b"), "spec.limits[1].keyParts[5].cookie.name", "must be a cookie's name"),
+		Entry("an empty query parameter", set("spec.limits.1.keyParts.4.query.name", "''"), "spec.limits[1].keyParts[4].query.name", "at least 1 chars"),
+		Entry("an empty claim", set("spec.limits.1.keyParts.6.claim.name", "''"), "spec.limits[1].keyParts[6].claim.name", "at least 1 chars"),
+		Entry("a variable that is in no template", set("spec.limits.1.keyParts.3.pathVariable.name", "user"), "spec.limits[1].keyParts", templates),
+		Entry("a variable that is the start of another", set(rich+"path.value", "'/users/{id2}'"), "spec.limits[1].keyParts", templates),
+		Entry("a variable without matches", unset("spec.limits.1.matches"), "spec.limits[1].keyParts", templates),
+		Entry("a variable where one entry has no path", set("spec.limits.1.matches", "[{path: {type: Template, value: '/{id}'}}, {methods: [GET]}]"), "spec.limits[1].keyParts", templates),
+		Entry("a variable where one entry has another path", set("spec.limits.1.matches", "[{path: {type: Template, value: '/{id}'}}, {path: {type: Exact, value: '/{id}'}}]"), "spec.limits[1].keyParts", templates),
+		Entry("a template without one", all(set("spec.limits.1.keyParts", "[{type: PathTemplate}]"), unset(rich+"path")), "spec.limits[1].keyParts", templates),
+	)
+
+	DescribeTable("refuses in cost", refused,
+		Entry("an unknown type", set("spec.limits.0.cost", "{type: Body}"), "spec.limits[0].cost.type", `"Fixed", "RequestHeader", "ResponseHeader"`),
+		Entry("RequestHeader without its member", set("spec.limits.1.cost", "{type: RequestHeader}"), "spec.limits[1].cost.requestHeader", "requestHeader must be set when type is RequestHeader"),
+		Entry("ResponseHeader without its member", set("spec.limits.1.cost", "{type: ResponseHeader}"), "spec.limits[1].cost.responseHeader", "responseHeader must be set when type is ResponseHeader"),
+		Entry("Fixed with a header", set("spec.limits.0.cost.requestHeader", "{name: X-Cost, default: 1, maximum: 1}"), "spec.limits[0].cost.requestHeader", "requestHeader must be set when type is RequestHeader"),
+		Entry("a header with fixed", set("spec.limits.1.cost.fixed", "{tokens: 2}"), "spec.limits[1].cost.fixed", "fixed must be set when type is Fixed"),
+		Entry("no default of a request", unset("spec.limits.1.cost.requestHeader.default"), "spec.limits[1].cost.requestHeader.default", "Required value"),
+		Entry("no maximum", unset("spec.limits.1.cost.requestHeader.maximum"), "spec.limits[1].cost.requestHeader.maximum", "Required value"),
+		Entry("a default above maximum", set("spec.limits.1.cost.requestHeader.maximum", "1"), "spec.limits[1].cost.requestHeader", "default must be at most maximum"),
+		Entry("a default above the maximum of a response", set("spec.limits.2.cost", "{type: ResponseHeader, responseHeader: {name: X-Cost, default: 10, maximum: 1}}"), "spec.limits[2].cost.responseHeader", "default must be at most maximum"),
+		Entry("a default above the capacity", set("spec.limits.1.cost.requestHeader.default", "101"), "spec.limits[1].cost", "the default cost must be at most bucket.capacity"),
+		Entry("a default above the capacity, of a response", set("spec.limits.2.cost", "{type: ResponseHeader, responseHeader: {name: X-Cost, default: 1001, maximum: 2000}}"), "spec.limits[2].cost", "the default cost must be at most bucket.capacity"),
+		Entry("a header that servers take out", set("spec.limits.1.cost.requestHeader.name", "Host"), "spec.limits[1].cost.requestHeader.name", "must not be Host"),
+		Entry("a rule without matches", unset("spec.limits.0.cost.fixed.rules.0.matches"), "spec.limits[0].cost.fixed.rules[0].matches", "Required value"),
+		Entry("a rule without tokens", unset("spec.limits.0.cost.fixed.rules.0.tokens"), "spec.limits[0].cost.fixed.rules[0].tokens", "Required value"),
+		Entry("a rule of nothing", set("spec.limits.0.cost.fixed.rules.0.tokens", "0"), "spec.limits[0].cost.fixed.rules[0].tokens", "greater than or equal to 1"),
+		Entry("a rule above the capacity", all(set("spec.limits.0.cost.fixed.rules.0.tokens", "101"), unset("spec.limits.0.overrides")),
+			"spec.limits[0].cost", "the tokens of each of cost.fixed.rules must be at most bucket.capacity"),
+		Entry("a rule above an override's capacity", set("spec.limits.0.cost.fixed.rules.0.tokens", "51"), "spec.limits[0].overrides", "the bucket.capacity of each override must be at least every cost"),
+		Entry("a default above an override's capacity", set("spec.limits.1.overrides", "[{name: a, type: Bucket, bucket: {capacity: 1, refill: {tokens: 1, interval: 1s}}}]"),
+			"spec.limits[1].overrides", "the bucket.capacity of each override must be at least every cost"),
+		Entry("too many rules", set("spec.limits.0.cost.fixed.rules", repeat(17, "{matches: [{methods: [GET]}], tokens: 1}")), "spec.limits[0].cost.fixed.rules", "at most 16 items"),
+	)
+
+	DescribeTable("refuses in overrides", refused,
+		Entry("an unknown type", set("spec.limits.0.overrides.0.type", "Allow"), "spec.limits[0].overrides[0].type", `"Bucket", "Unlimited", "Deny"`),
+		Entry("no name", unset("spec.limits.0.overrides.0.name"), "spec.limits[0].overrides[0].name", "Required value"),
+		Entry("a name that is no DNS label", set("spec.limits.0.overrides.0.name", "Gold"), "spec.limits[0].overrides[0].name", "must be a DNS label"),
+		Entry("the same name twice", set("spec.limits.0.overrides.0.name", "gold"), "spec.limits[0].overrides", "the names of overrides must differ"),
+		Entry("Deny with a bucket", set("spec.limits.0.overrides.0.bucket", "{capacity: 50, refill: {tokens: 1, interval: 1s}}"), "spec.limits[0].overrides[0].bucket", "bucket must be set when type is Bucket, and only then"),
+		Entry("Bucket without one", unset("spec.limits.0.overrides.2.bucket"), "spec.limits[0].overrides[2].bucket", "bucket must be set when type is Bucket"),
+		Entry("a bucket that refills too fast", set("spec.limits.0.overrides.2.bucket.refill.tokens", "1000001"), "spec.limits[0].overrides[2].bucket.refill", "at most 1 token per microsecond"),
+		Entry("too many", set("spec.limits.0.overrides", repeat(65, "{name: %, type: Unlimited}")), "spec.limits[0].overrides", "64"),
 	)
 
 	DescribeTable("refuses in a limit", refused,
@@ -143,10 +253,9 @@ var _ = Describe("The API server", func() {
 		Entry("no refill", unset("spec.limits.0.bucket.refill"), "spec.limits[0].bucket.refill", "Required value"),
 		Entry("a refill of nothing", set("spec.limits.0.bucket.refill.tokens", "0"), "spec.limits[0].bucket.refill.tokens", "greater than or equal to 1"),
 		Entry("too large a refill", set("spec.limits.0.bucket.refill", "{tokens: 1000000001, interval: 1h}"), "spec.limits[0].bucket.refill.tokens", "less than or equal to 1000000000"),
-		Entry("an unknown cost type", set("spec.limits.0.cost", "{type: RequestHeader}"), "spec.limits[0].cost.type", `"Fixed"`),
 		Entry("a cost without a type", unset("spec.limits.0.cost.type"), "spec.limits[0].cost.type", "Required value"),
 		Entry("a Fixed cost without fixed", unset("spec.limits.0.cost.fixed"), "spec.limits[0].cost.fixed", "fixed must be set when type is Fixed"),
-		Entry("a cost above the capacity", set("spec.limits.0.cost.fixed.tokens", "101"), "spec.limits[0].cost", "must be at most bucket.capacity, else no request could ever pass"),
+		Entry("a cost above the capacity", all(set("spec.limits.0.cost.fixed.tokens", "101"), unset("spec.limits.0.overrides")), "spec.limits[0].cost", "must be at most bucket.capacity, else no request could ever pass"),
 		Entry("a capacity of nothing", set("spec.limits.0.bucket.capacity", "0"),
 			"spec.limits[0].bucket.capacity", "greater than or equal to 1"),
 	)
@@ -154,9 +263,9 @@ var _ = Describe("The API server", func() {
 	// Not so for these: absent would mean the same, the value is brought to its normal form, or the bound is a narrow one.
 	DescribeTable("refuses, although a sidecar could live with it,", refusedAtAdmission,
 		Entry("a cost of nothing", set("spec.limits.0.cost.fixed.tokens", "0"), "spec.limits[0].cost.fixed.tokens", "greater than or equal to 1"),
-		Entry("a long header name", set("spec.limits.0.matches.0.headers.0.name", strings.Repeat("x", 257)), "spec.limits[0].matches[0].headers[0].name", "256"),
+		Entry("a long header name", set("spec.limits.0.matches.0.headers.0.name", strings.Repeat("x", 129)), "spec.limits[0].matches[0].headers[0].name", "128"),
 		Entry("a long header value", set("spec.limits.0.matches.0.headers.0.value", strings.Repeat("x", 257)), "spec.limits[0].matches[0].headers[0].value", "256"),
-		Entry("a long method", set("spec.limits.0.matches.0.methods", "["+strings.Repeat("G", 33)+"]"), "spec.limits[0].matches[0].methods[0]", "32"),
+		Entry("a long method", set("spec.limits.0.matches.0.methods", "["+strings.Repeat("G", 25)+"]"), "spec.limits[0].matches[0].methods[0]", "24"),
 		Entry("a long path", set("spec.exempt.0.path.value", "/"+strings.Repeat("a", 256)), "spec.exempt[0].path.value", "256"),
 		Entry("a method twice", set("spec.limits.0.matches.0.methods", "[GET, GET]"), "spec.limits[0].matches[0].methods[1]", "Duplicate value"),
 		Entry("a path that ends in dots", set("spec.exempt.0.path.value", "/a/.."), "spec.exempt[0].path.value", normalPath),
@@ -170,6 +279,19 @@ var _ = Describe("The API server", func() {
 		Entry("no selector at all", unset("spec.selector"), "spec.selector", "Required value"),
 		Entry("the same proxy twice", set("spec.clientIP.xForwardedFor.trustedProxies", "[10.0.0.0/8, 10.0.0.0/8]"),
 			"spec.clientIP.xForwardedFor.trustedProxies[1]", "Duplicate value"),
+	)
+
+	DescribeTable("refuses, although a sidecar could live with it, also", refusedAtAdmission,
+		Entry("many hosts", set(rich+"hosts", repeat(17, "%.example.com")), richAt+"hosts", "at most 16 items"),
+		Entry("many query parameters", set(rich+"queryParams", repeat(5, "{name: %, value: a}")), richAt+"queryParams", "at most 4 items"),
+		Entry("many cookies", set(rich+"cookies", repeat(5, "{name: %, value: a}")), richAt+"cookies", "at most 4 items"),
+		Entry("many ports", set(rich+"ports", repeat(9, "%")), richAt+"ports", "at most 8 items"),
+		Entry("many CIDRs", set(rich+"clientCIDRs", cidrs(33)), richAt+"clientCIDRs", "at most 32 items"),
+		Entry("a value twice", set(rich+"headers.1.values", "[a, a]"), richAt+"headers[1].values[1]", "Duplicate value"),
+		Entry("many matches of an override", set("spec.limits.0.overrides.0.matches", repeat(5, "{path: {type: Exact, value: /%}}")), "spec.limits[0].overrides[0].matches", "at most 4 items"),
+		Entry("no matches of an override", set("spec.limits.0.overrides.0.matches", "[]"), "spec.limits[0].overrides[0].matches", "at least 1 items"),
+		Entry("many matches of a rule", set("spec.limits.0.cost.fixed.rules.0.matches", repeat(5, "{path: {type: Exact, value: /%}}")), "spec.limits[0].cost.fixed.rules[0].matches", "at most 4 items"),
+		Entry("a long body, in characters", set("spec.response.body.template", strings.Repeat("a", 4097)), "spec.response.body.template", "4096"),
 	)
 
 	DescribeTable("refuses an interval", func(ctx SpecContext, interval, message string) {
@@ -201,7 +323,11 @@ var _ = Describe("The API server", func() {
 		Entry("a timeout of nothing", set("spec.store.timeout", "0ms"), "spec.store.timeout", durations),
 		Entry("a timeout that is none", set("spec.store.timeout", "fast"), "spec.store.timeout", grammar),
 		Entry("an unknown onFailure", set("spec.store.onFailure", "Allow"), "spec.store.onFailure", `"Local", "Open", "Closed"`),
-		Entry("unknown rate limit fields", set("spec.response.rateLimitHeaders", "All"), "spec.response.rateLimitHeaders", `"Standard", "Legacy", "None"`),
+		Entry("unknown rate limit fields", set("spec.response.rateLimitHeaders", "All"), "spec.response.rateLimitHeaders", `"Standard", "Legacy", "Both", "None"`),
+		Entry("an unknown mode of a limit", set("spec.limits.0.mode", "DryRun"), "spec.limits[0].mode", `"Enforce", "Shadow"`),
+		Entry("a body without a template", unset("spec.response.body.template"), "spec.response.body.template", "Required value"),
+		Entry("a body of a type that is none", set("spec.response.body.contentType", "json"), "spec.response.body.contentType", "must be a media type, such as application/json"),
+		Entry("a body of a type with a line break", set("spec.response.body.contentType", `"text/plain;\r\nX: y"`), "spec.response.body.contentType", "must be a media type"),
 		Entry("a status code that is no error", set("spec.response.statusCode", "399"), "spec.response.statusCode", "greater than or equal to 400"),
 		Entry("a status code that is none", set("spec.response.statusCode", "600"), "spec.response.statusCode", "less than or equal to 599"),
 	)
@@ -212,7 +338,7 @@ var _ = Describe("The API server", func() {
 		Entry("Shadow", set("spec.mode", "Shadow")),
 		Entry("Peer", set("spec.clientIP", "{type: Peer}")),
 		Entry("a single address as a CIDR", set("spec.clientIP.xForwardedFor.trustedProxies", "[10.42.7.1/32, '2001:db8::1/128']")),
-		Entry("no clientIP where no key part needs it", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"))),
+		Entry("no clientIP where nothing needs it", all(unset("spec.clientIP"), unset("spec.limits.0.keyParts"), unset("spec.exempt"), unset("spec.limits.0.overrides"))),
 		Entry("two headers as key parts", set("spec.limits.0.keyParts", "[{type: Header, header: {name: X-A}}, {type: Header, header: {name: X-B}}]")),
 		Entry("a ClientIP part without its member", set("spec.limits.0.keyParts.1", "{type: ClientIP}")),
 		Entry("no exempt, no matches", all(unset("spec.exempt"), unset("spec.limits.0.matches"))),
@@ -223,7 +349,15 @@ var _ = Describe("The API server", func() {
 		Entry("the largest bucket", set("spec.limits.0.bucket", "{capacity: 1000000000, refill: {tokens: 1000000000, interval: 8784h}}")),
 		Entry("the fastest refill", set("spec.limits.0.bucket.refill", "{tokens: 1000, interval: 1ms}")),
 		Entry("a duration of four parts", set("spec.limits.0.bucket.refill.interval", "8783h59m59s1000ms")),
-		Entry("a cost of the whole capacity", set("spec.limits.0.cost.fixed.tokens", "100")),
+		Entry("a cost of the whole capacity", all(set("spec.limits.0.cost.fixed.tokens", "100"), unset("spec.limits.0.overrides"))),
+		Entry("a maximum above the capacity", set("spec.limits.1.cost.requestHeader.maximum", "1000000000")),
+		Entry("a key part by two variables", all(set(rich+"path.value", "'/{a}/{b}/'"),
+			set("spec.limits.1.keyParts", "[{type: PathVariable, pathVariable: {name: a}}, {type: PathVariable, pathVariable: {name: b}}]"))),
+		Entry("the most values of In", set(rich+"headers.1.values", repeat(256, "%"))),
+		Entry("the most overrides", set("spec.limits.1.overrides", repeat(64, "{name: %, type: Unlimited}"))),
+		Entry("a numeric IPv4 host", set(rich+"hosts", "[192.0.2.1]")),
+		Entry("gRPC by service alone", set("spec.exempt.2.grpc", "{service: shop.v1.Cart}")),
+		Entry("a body of the default type", unset("spec.response.body.contentType")),
 		Entry("the longest timeout", set("spec.store.timeout", "1s")),
 	)
 })

@@ -94,7 +94,7 @@ func decideEnforced(f *Facts, accepted, published verdict) verdict {
 		}
 	}
 	if f.Shadow {
-		return no(portero.ReasonShadow, "mode is Shadow: verdicts are counted, nothing is refused")
+		return no(portero.ReasonShadow, "the policy or each of its limits is in mode Shadow: verdicts are counted, nothing is refused")
 	}
 	return yes(portero.ReasonEnforced, "every ready pod that asked for injection enforces generation %d", f.Generation)
 }
@@ -139,6 +139,12 @@ func checkHeartbeats(f *Facts) *verdict {
 	}
 	if silent := names(concerned, func(p *PodFacts) bool { return !p.Fresh }); silent != "" {
 		v := no(portero.ReasonWaiting, "no recent heartbeat from the sidecars of: %s", silent)
+		return &v
+	}
+	outdated := names(concerned, func(p *PodFacts) bool { return p.Applied != f.Generation && p.Schema < f.Schema })
+	if outdated != "" {
+		v := no(portero.ReasonSidecarOutdated,
+			"sidecars are too old for what the policy states and keep the last version that they can read, if any: %s; restart the pods to update their sidecars", outdated)
 		return &v
 	}
 	if behind := names(concerned, func(p *PodFacts) bool { return p.Applied != f.Generation }); behind != "" {

@@ -15,7 +15,7 @@ import (
 
 // enforcing is a pod whose sidecar enforces generation 3, the one of healthy.
 func enforcing(name string, change ...func(*policy.PodFacts)) policy.PodFacts {
-	pod := policy.PodFacts{Name: name, UID: "uid-" + name, Asked: true, Injected: true, Ready: true, Fresh: true, Applied: 3}
+	pod := policy.PodFacts{Name: name, UID: "uid-" + name, Asked: true, Injected: true, Ready: true, Fresh: true, Applied: 3, Schema: 2}
 	for _, c := range change {
 		c(&pod)
 	}
@@ -24,7 +24,7 @@ func enforcing(name string, change ...func(*policy.PodFacts)) policy.PodFacts {
 
 // healthy are the facts of a policy of generation 3 that two pods enforce, with changes.
 func healthy(change ...func(*policy.Facts)) *policy.Facts {
-	facts := &policy.Facts{Generation: 3, Pods: []policy.PodFacts{enforcing("a"), enforcing("b")}}
+	facts := &policy.Facts{Generation: 3, Schema: 1, Pods: []policy.PodFacts{enforcing("a"), enforcing("b")}}
 	for _, c := range change {
 		c(facts)
 	}
@@ -40,8 +40,10 @@ func unready(p *policy.PodFacts)      { p.Ready = false }
 func neverAsked(p *policy.PodFacts)   { *p = policy.PodFacts{Name: p.Name, UID: p.UID, Ready: true} }
 func noSidecar(p *policy.PodFacts)    { p.Injected = false; silent(p) }
 func behind(p *policy.PodFacts)       { p.Applied = 2 }
+func old(p *policy.PodFacts)          { p.Schema = 1 }
 func inFallback(p *policy.PodFacts)   { p.Fallback = true }
 func refusing(p *policy.PodFacts)     { p.Applied, p.Refused = 2, "schema version 7 is unknown" }
+func ofSchema2(f *policy.Facts)       { f.Schema = 2 }
 func inShadow(f *policy.Facts)        { f.Shadow = true }
 func unreachable(f *policy.Facts)     { redisGone(f); f.StoredBefore = true }
 func unreachableAnew(f *policy.Facts) { redisGone(f) }
@@ -134,6 +136,12 @@ var _ = Describe("Conditions", func() {
 			metav1.ConditionFalse, portero.ReasonWaiting, metav1.ConditionFalse, "generation 3 yet: b"),
 		Entry("one refuses the record", healthy(withPods(enforcing("a"), enforcing("b", refusing))),
 			metav1.ConditionFalse, portero.ReasonSidecarOutdated, metav1.ConditionFalse, "b (schema version 7 is unknown)"),
+		Entry("one is too old for what the policy states", healthy(ofSchema2, withPods(enforcing("a"), enforcing("b", old, behind))),
+			metav1.ConditionFalse, portero.ReasonSidecarOutdated, metav1.ConditionFalse, "keep the last version that they can read, if any: b; restart"),
+		Entry("one is old and can express the policy", healthy(withPods(enforcing("a"), enforcing("b", old))),
+			metav1.ConditionTrue, portero.ReasonEnforced, metav1.ConditionTrue, "generation 3"),
+		Entry("one is old and behind a policy that it could express", healthy(withPods(enforcing("a"), enforcing("b", old, behind))),
+			metav1.ConditionFalse, portero.ReasonWaiting, metav1.ConditionFalse, "generation 3 yet: b"),
 		Entry("one is in fallback", healthy(withPods(enforcing("a"), enforcing("b", inFallback))),
 			metav1.ConditionFalse, portero.ReasonFallback, metav1.ConditionTrue, "b"),
 		Entry("fallback comes before Shadow", healthy(inShadow, withPods(enforcing("a", inFallback))),

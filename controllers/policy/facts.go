@@ -8,7 +8,10 @@ import (
 // Facts give the same status.
 type Facts struct {
 	Generation int64
-	Shadow     bool
+	// Shadow is true when all limits are in Shadow.
+	Shadow bool
+	// Schema is the oldest schema version of records that can express the policy.
+	Schema int
 	// Invalid says why the spec can't be translated; nil when it can.
 	Invalid *problem.Problem
 	// Publish says why the record isn't known to lie in Redis; nil when it does.
@@ -36,6 +39,8 @@ type PodFacts struct {
 	Fresh bool
 	// Applied is the generation of this very policy (by UID) that the sidecar applies; 0 when it applies none.
 	Applied int64
+	// Schema is the newest schema version of records that the sidecar reads.
+	Schema int
 	// Refused is why the sidecar could not use the policy's record; empty when it could.
 	Refused string
 	// Fallback is true while the sidecar decides locally.

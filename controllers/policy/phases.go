@@ -16,13 +16,16 @@ import (
 	"github.com/portero-dev/portero/controllers/pods"
 	"github.com/portero-dev/portero/controllers/problem"
 	"github.com/portero-dev/portero/controllers/publisher"
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/translator"
 )
 
 // translate makes the record, or tells why the spec can't be one.
 func (r *Reconciler) translate(_ context.Context, p *pass) error {
 	p.facts.Generation = p.policy.Generation
-	p.facts.Shadow = p.policy.Spec.Mode == portero.ModeShadow
+	p.facts.Shadow = !slices.ContainsFunc(p.policy.Spec.Limits, func(limit portero.Limit) bool {
+		return effectiveMode(p.policy, &limit) == portero.ModeEnforce
+	})
 	record, err := translator.Translate(p.policy)
 	var refused *translator.Error
 	switch {
@@ -34,6 +37,10 @@ func (r *Reconciler) translate(_ context.Context, p *pass) error {
 		return err
 	}
 	p.record = record
+	p.facts.Schema = record.Schema
+	if older, ok := bucketconfig.Schema1(record); ok {
+		p.facts.Schema = older.Schema
+	}
 	return nil
 }
 
@@ -98,7 +105,7 @@ func (r *Reconciler) readHeartbeats(ctx context.Context, p *pass) error {
 		if !ok || !beat.Fresh() {
 			continue
 		}
-		pod.Fresh, pod.Fallback = true, beat.Fallback
+		pod.Fresh, pod.Fallback, pod.Schema = true, beat.Fallback, beat.Schema
 		if beat.Err != nil {
 			pod.Refused = beat.Err.Error()
 		}

@@ -26,7 +26,7 @@ func trafficStatus(policy *portero.RateLimitPolicy, traffic beats.Traffic, now t
 		name := policy.Spec.Limits[i].Name
 		counts := traffic.Limits[name]
 		limits = append(limits, portero.LimitStatus{
-			Name: name, Mode: policy.Spec.Mode,
+			Name: name, Mode: effectiveMode(policy, &policy.Spec.Limits[i]),
 			Allowed: counts.Allowed, Denied: counts.Denied, ShadowDenied: counts.ShadowDenied,
 		})
 	}
@@ -36,6 +36,14 @@ func trafficStatus(policy *portero.RateLimitPolicy, traffic beats.Traffic, now t
 		total.ShadowDenied += counts.ShadowDenied
 	}
 	return limits, total
+}
+
+// effectiveMode is the mode that a limit really has: Shadow when it or its policy is.
+func effectiveMode(policy *portero.RateLimitPolicy, limit *portero.Limit) portero.Mode {
+	if policy.Spec.Mode == portero.ModeShadow || limit.Mode == portero.ModeShadow {
+		return portero.ModeShadow
+	}
+	return portero.ModeEnforce
 }
 
 // window is a span in the API's notation, in whole minutes from one minute on.

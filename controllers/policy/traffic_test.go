@@ -101,6 +101,23 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 		expect(figures, again, "5000/300 in 1h", time.Minute)
 	})
 
+	It("names the mode that each limit really has", func(ctx SpecContext) {
+		tighter := *object.Spec.Limits[0].DeepCopy()
+		tighter.Name, tighter.Mode = "tighter", portero.ModeShadow
+		object.Spec.Limits = append(object.Spec.Limits, tighter)
+		Expect(api.Client.Update(ctx, object)).To(Succeed())
+		board.decide(1, 0)
+		next(ctx, 0)
+		Expect(object.Status.Limits[0].Mode).To(Equal(portero.ModeEnforce))
+		Expect(object.Status.Limits[1].Mode).To(Equal(portero.ModeShadow))
+
+		object.Spec.Mode = portero.ModeShadow
+		Expect(api.Client.Update(ctx, object)).To(Succeed())
+		board.decide(1000, 0)
+		next(ctx, time.Hour)
+		Expect(object.Status.Limits[0].Mode).To(Equal(portero.ModeShadow))
+	})
+
 	It("is written only when two digits changed", func(ctx SpecContext) {
 		board.decide(1000, 300)
 		next(ctx, 0)

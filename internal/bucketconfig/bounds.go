@@ -8,9 +8,14 @@ const (
 	MaxRecordJSON = 512 << 10
 
 	MaxLimits         = 16
-	MaxMatches        = 16 // of a limit, and of the exempt requests
-	MaxMethods        = 16 // of a match
-	MaxHeaders        = 8  // of a match
+	MaxMatches        = 16  // of a limit, and of the exempt requests
+	MaxMethods        = 16  // of a match
+	MaxHeaders        = 8   // of a match
+	MaxNames          = 64  // hosts, ports and CIDRs of a match
+	MaxValues         = 256 // of a match by In or InSHA256
+	MaxOverrides      = 64
+	MaxCostRules      = 16
+	MaxBody           = 4096
 	MaxKeyParts       = 8
 	MaxTrustedProxies = 64
 	MaxSelectorLabels = 64 // labels, requirements, and values of one requirement

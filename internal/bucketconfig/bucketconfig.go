@@ -6,9 +6,6 @@
 // snapshot stays.
 package bucketconfig
 
-// SchemaVersion is the version that this build writes.
-const SchemaVersion = 1
-
 // Record is one policy as a sidecar needs it. All that a sidecar must know of the policy stands here.
 type Record struct {
 	Schema     int    `json:"schema"`
@@ -49,23 +46,40 @@ type ClientIP struct {
 	IPv6PrefixLength int      `json:"ipv6PrefixLength"`
 }
 
-// Match fits a request when all that it states holds.
+// Match fits a request when all that it states holds. Lists of methods, hosts, ports and CIDRs fit when any entry does;
+// of headers, query parameters and cookies all entries must fit.
 type Match struct {
-	Methods []string      `json:"methods,omitempty"`
-	Path    *StringMatch  `json:"path,omitempty"`
-	Headers []HeaderMatch `json:"headers,omitempty"`
+	Methods     []string     `json:"methods,omitempty"`
+	Path        *StringMatch `json:"path,omitempty"`
+	Headers     []NamedMatch `json:"headers,omitempty"`
+	Hosts       []string     `json:"hosts,omitempty"` // lower case, no port; "*.example.com" is every name below it
+	QueryParams []NamedMatch `json:"queryParams,omitempty"`
+	Cookies     []NamedMatch `json:"cookies,omitempty"`
+	Ports       []string     `json:"ports,omitempty"`       // names or numbers of protected ports
+	ClientCIDRs []string     `json:"clientCIDRs,omitempty"` // needs ClientIP
+	GRPC        *GRPCMatch   `json:"grpc,omitempty"`
 }
 
-// StringMatch compares a value. Type is Exact, PathPrefix, Prefix or RegularExpression (RE2, whole value).
+// StringMatch compares a path. Type is Exact, PathPrefix, RegularExpression (RE2, whole value) or Template
+// (/users/{id}/orders: a variable is one non-empty element).
 type StringMatch struct {
 	Type  string `json:"type"`
 	Value string `json:"value"`
 }
 
-// HeaderMatch compares a header's joined value.
-type HeaderMatch struct {
-	Name string `json:"name"`
-	StringMatch
+// NamedMatch compares a header's joined value, a query parameter or a cookie. Type is Exact, Prefix, RegularExpression
+// (RE2, whole value), Present, Absent, In (any of Values) or InSHA256 (Values are SHA-256 of the value in lower-case hex).
+type NamedMatch struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	Value  string   `json:"value,omitempty"`  // of Exact, Prefix and RegularExpression
+	Values []string `json:"values,omitempty"` // of In and InSHA256
+}
+
+// GRPCMatch compares service (package.Service) and method of a gRPC call; an empty one fits all.
+type GRPCMatch struct {
+	Service string `json:"service,omitempty"`
+	Method  string `json:"method,omitempty"`
 }
 
 // Limit is one token bucket per set of key values.
@@ -74,14 +88,43 @@ type Limit struct {
 	Matches  []Match   `json:"matches,omitempty"`
 	KeyParts []KeyPart `json:"keyParts,omitempty"`
 	Bucket   Bucket    `json:"bucket"`
-	Cost     int64     `json:"cost"`
-	Shadow   bool      `json:"shadow,omitempty"`
+	// Cost is what a request takes, unless CostRules or CostSource say otherwise.
+	Cost       int64       `json:"cost"`
+	CostRules  []CostRule  `json:"cost_rules,omitempty"`
+	CostSource *CostSource `json:"cost_source,omitempty"`
+	Shadow     bool        `json:"shadow,omitempty"`
+	Overrides  []Override  `json:"overrides,omitempty"`
 }
 
-// KeyPart is one attribute that tells buckets apart. Type is Header or ClientIP; WhenMissing is Share, Skip or Deny.
+// CostRule is the cost of requests that any of Matches fits. The first rule that fits counts.
+type CostRule struct {
+	Matches []Match `json:"matches"`
+	Tokens  int64   `json:"tokens"`
+}
+
+// CostSource reads the cost from a field. Type is RequestHeader: Cost stands for a field that is missing or no integer of
+// at least 1; or ResponseHeader (or trailer): Cost is charged before, the rest after the response. More than Maximum counts
+// as Maximum.
+type CostSource struct {
+	Type    string `json:"type"`
+	Header  string `json:"header"` // in canonical form
+	Maximum int64  `json:"maximum"`
+}
+
+// Override replaces the bucket for requests that any of Matches fits; without Matches, for all of the limit's. The first
+// that fits counts. Type is Bucket, Unlimited or Deny.
+type Override struct {
+	Name    string  `json:"name"`
+	Type    string  `json:"type"`
+	Matches []Match `json:"matches,omitempty"`
+	Bucket  *Bucket `json:"bucket,omitempty"` // of type Bucket
+}
+
+// KeyPart is one attribute that tells buckets apart. Type is Header, ClientIP, Method, Host, PathTemplate, PathVariable,
+// Query, Cookie, Claim or Workload; WhenMissing is Share, Skip or Deny.
 type KeyPart struct {
 	Type        string `json:"type"`
-	Name        string `json:"name,omitempty"` // of a header, in canonical form
+	Name        string `json:"name,omitempty"` // of Header (in canonical form), PathVariable, Query, Cookie and Claim
 	WhenMissing string `json:"whenMissing"`
 }
 
@@ -98,10 +141,13 @@ type Store struct {
 	OnFailure string `json:"onFailure"`
 }
 
-// Response says what clients see. RateLimitHeaders is Standard, Legacy or None.
+// Response says what clients see. RateLimitHeaders is Standard, Legacy, Both or None.
 type Response struct {
 	RateLimitHeaders string `json:"rateLimitHeaders"`
 	StatusCode       int    `json:"statusCode"`
+	// ContentType and Body replace problem details where Body is not empty. Body may hold {policy}, {limit}, {retryAfter}.
+	ContentType string `json:"contentType,omitempty"`
+	Body        string `json:"body,omitempty"`
 }
 
 // Share is what a fallback bucket is divided by: the number of ready injected pods that the policy selects, at least 1.
@@ -112,6 +158,7 @@ type Share struct {
 
 // Heartbeat is what a sidecar reports of itself.
 type Heartbeat struct {
+	// Schema is the newest schema version of records that the sidecar reads, too.
 	Schema         int    `json:"schema"`
 	PodName        string `json:"podName"`
 	StartID        string `json:"startId"` // new at each start of the sidecar's process

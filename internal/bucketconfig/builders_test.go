@@ -2,10 +2,10 @@ package bucketconfig_test
 
 import "github.com/portero-dev/portero/internal/bucketconfig"
 
-// validRecord states every field of a record at least once.
-func validRecord() *bucketconfig.Record {
+// simpleRecord states every field that schema version 1 knows at least once.
+func simpleRecord() *bucketconfig.Record {
 	return &bucketconfig.Record{
-		Schema:     1,
+		Schema:     2,
 		Kind:       "RateLimitPolicy",
 		Name:       "checkout",
 		UID:        "5f0c6e0a-8a3f-4b7e-9d55-3f1f6b1f0001",
@@ -25,8 +25,8 @@ func validRecord() *bucketconfig.Record {
 			Matches: []bucketconfig.Match{{
 				Methods: []string{"GET", "POST"},
 				Path:    &bucketconfig.StringMatch{Type: "PathPrefix", Value: "/api"},
-				Headers: []bucketconfig.HeaderMatch{{
-					Name: "X-Plan", StringMatch: bucketconfig.StringMatch{Type: "RegularExpression", Value: "free|trial"},
+				Headers: []bucketconfig.NamedMatch{{
+					Name: "X-Plan", Type: "RegularExpression", Value: "free|trial",
 				}},
 			}},
 			KeyParts: []bucketconfig.KeyPart{
@@ -42,10 +42,54 @@ func validRecord() *bucketconfig.Record {
 	}
 }
 
+// validRecord states every field of a record at least once.
+func validRecord() *bucketconfig.Record {
+	record := simpleRecord()
+	record.Exempt = append(record.Exempt,
+		bucketconfig.Match{ClientCIDRs: []string{"10.1.0.0/16"}, Ports: []string{"http", "8080"}},
+		bucketconfig.Match{GRPC: &bucketconfig.GRPCMatch{Service: "shop.Cart", Method: "Add"}},
+	)
+	record.Limits = append(record.Limits, bucketconfig.Limit{
+		Name: "rich",
+		Matches: []bucketconfig.Match{{
+			Path:        &bucketconfig.StringMatch{Type: "Template", Value: "/users/{id}/orders"},
+			Hosts:       []string{"shop.example.com", "*.example.org"},
+			Headers:     []bucketconfig.NamedMatch{{Name: "X-Plan", Type: "In", Values: []string{"free", "trial"}}, {Name: "X-Test", Type: "Absent"}},
+			QueryParams: []bucketconfig.NamedMatch{{Name: "debug", Type: "Present"}, {Name: "q", Type: "Prefix", Value: "a"}},
+			Cookies: []bucketconfig.NamedMatch{{
+				Name: "session", Type: "InSHA256", Values: []string{"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+			}},
+		}},
+		KeyParts: []bucketconfig.KeyPart{
+			{Type: "Method", WhenMissing: "Share"}, {Type: "Host", WhenMissing: "Share"}, {Type: "PathTemplate", WhenMissing: "Share"},
+			{Type: "PathVariable", Name: "id", WhenMissing: "Share"}, {Type: "Query", Name: "q", WhenMissing: "Skip"},
+			{Type: "Cookie", Name: "session", WhenMissing: "Deny"}, {Type: "Claim", Name: "sub", WhenMissing: "Share"},
+			{Type: "Workload", WhenMissing: "Share"},
+		},
+		Bucket: bucketconfig.Bucket{Capacity: 100, RefillTokens: 1, RefillIntervalUS: 1_000},
+		Cost:   1,
+		CostRules: []bucketconfig.CostRule{{
+			Matches: []bucketconfig.Match{{Methods: []string{"POST"}}}, Tokens: 10,
+		}},
+		Overrides: []bucketconfig.Override{
+			{Name: "stolen", Type: "Deny", Matches: []bucketconfig.Match{{Headers: []bucketconfig.NamedMatch{{Name: "X-Api-Key", Type: "Exact", Value: "k"}}}}},
+			{Name: "inside", Type: "Unlimited", Matches: []bucketconfig.Match{{ClientCIDRs: []string{"10.1.0.0/16"}}}},
+			{Name: "rest", Type: "Bucket", Bucket: &bucketconfig.Bucket{Capacity: 50, RefillTokens: 1, RefillIntervalUS: 1_000}},
+		},
+	}, bucketconfig.Limit{
+		Name: "bytes", Bucket: bucketconfig.Bucket{Capacity: 1_000_000, RefillTokens: 1, RefillIntervalUS: 1_000}, Cost: 100,
+		CostSource: &bucketconfig.CostSource{Type: "ResponseHeader", Header: "X-Cost", Maximum: 1_000},
+	})
+	record.Response = bucketconfig.Response{
+		RateLimitHeaders: "Both", StatusCode: 503, ContentType: "text/plain; charset=utf-8", Body: "{policy}/{limit}: wait {retryAfter} s",
+	}
+	return record
+}
+
 // validHeartbeat states every field of a heartbeat at least once.
 func validHeartbeat() *bucketconfig.Heartbeat {
 	return &bucketconfig.Heartbeat{
-		Schema:         1,
+		Schema:         2,
 		PodName:        "checkout-7d4b9c-x2x7k",
 		StartID:        "0123456789abcdef",
 		SidecarVersion: "v0.1.0",

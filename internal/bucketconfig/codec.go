@@ -6,19 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 )
-
-// VersionError tells of a schema version that this build does not read. It is no damage: a newer manager wrote it.
-type VersionError struct {
-	Version int
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("schema version %d is unknown here, this build reads %d: upgrade the sidecar", e.Version, SchemaVersion)
-}
 
 // Encode checks a record and makes it what stands in Redis: JSON under flate. Equal records give equal bytes from one
 // build of this program.
@@ -43,8 +33,8 @@ func Encode(record *Record) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads and checks a record. Its error is a *VersionError when the record is of another schema version. It never
-// takes more memory than the bounds allow, whatever data holds.
+// Decode reads and checks a record. One of an older schema version comes back as what it means in this one. The error is a
+// *VersionError when the version is unknown. It never takes more memory than the bounds allow, whatever data holds.
 func Decode(data []byte) (*Record, error) {
 	if len(data) > MaxRecordSize {
 		return nil, fmt.Errorf("decode record: %d bytes exceed %d", len(data), MaxRecordSize)
@@ -63,6 +53,7 @@ func Decode(data []byte) (*Record, error) {
 	if err := record.Validate(); err != nil {
 		return nil, fmt.Errorf("decode record: %w", err)
 	}
+	record.Schema = SchemaVersion
 	return record, nil
 }
 
@@ -97,23 +88,6 @@ func DecodeShare(data []byte) (Share, error) {
 
 func (s Share) validate() error {
 	return inRange("sidecars", int64(s.Sidecars), 1, MaxSidecars)
-}
-
-// checkSchema looks at the version before anything else is understood: another version may mean another shape.
-func checkSchema(text []byte) error {
-	var head struct {
-		Schema *int `json:"schema"`
-	}
-	if err := json.Unmarshal(text, &head); err != nil {
-		return err
-	}
-	if head.Schema == nil {
-		return errors.New("schema: missing")
-	}
-	if *head.Schema != SchemaVersion {
-		return &VersionError{Version: *head.Schema}
-	}
-	return nil
 }
 
 func deflate(text []byte) ([]byte, error) {

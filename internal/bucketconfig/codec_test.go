@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,17 +56,22 @@ var _ = Describe("Records on the wire", func() {
 		}
 	})
 
-	It("decode from the bytes that the first release of version 1 wrote", func() {
-		data, err := bucketconfig.Encode(validRecord())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(bucketconfig.Decode(golden("record-v1.bin", data))).To(Equal(validRecord()))
-	})
-
-	It("keep the spelling of every field of version 1", func() {
-		text, err := json.MarshalIndent(validRecord(), "", "  ")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(text)).To(Equal(string(golden("record-v1.json", text))))
-	})
+	DescribeTable("decode from the bytes that the first release of a version wrote, and keep the spelling of its fields",
+		func(version int, written, read func() *bucketconfig.Record) {
+			text, err := json.MarshalIndent(written(), "", "  ")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(text)).To(Equal(string(golden(fmt.Sprintf("record-v%d.json", version), text))))
+			data, err := bucketconfig.Encode(written())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(bucketconfig.Decode(golden(fmt.Sprintf("record-v%d.bin", version), data))).To(Equal(read()))
+		},
+		Entry("1, as what it means in this one", 1, func() *bucketconfig.Record {
+			older, ok := bucketconfig.Schema1(simpleRecord())
+			Expect(ok).To(BeTrue())
+			return older
+		}, simpleRecord),
+		Entry("2", 2, validRecord, validRecord),
+	)
 
 	It("may hold fields that a later release appended", func() {
 		text, err := json.Marshal(validRecord())
@@ -75,10 +81,10 @@ var _ = Describe("Records on the wire", func() {
 	})
 
 	It("are refused with the version's number when the schema is unknown, whatever else they hold", func() {
-		_, err := bucketconfig.Decode(deflated([]byte(`{"schema":2,"limits":"of another shape"}`)))
+		_, err := bucketconfig.Decode(deflated([]byte(`{"schema":3,"limits":"of another shape"}`)))
 		var version *bucketconfig.VersionError
 		Expect(errors.As(err, &version)).To(BeTrue(), "%v", err)
-		Expect(version.Version).To(Equal(2))
+		Expect(version.Version).To(Equal(3))
 	})
 
 	DescribeTable("are refused when damaged",
@@ -100,6 +106,11 @@ var _ = Describe("Records on the wire", func() {
 		}, "1 bytes after the end"),
 		Entry("without a schema", func() []byte { return deflated([]byte(`{}`)) }, "schema: missing"),
 		Entry("not JSON", func() []byte { return deflated([]byte(`schema=1`)) }, "invalid character"),
+		Entry("of a version that has no word for what it states", func() []byte {
+			text, err := json.Marshal(validRecord())
+			Expect(err).NotTo(HaveOccurred())
+			return deflated(bytes.Replace(text, []byte(`"schema":2`), []byte(`"schema":1`), 1))
+		}, "schema: version 1 can't express"),
 		Entry("out of bounds", func() []byte { return deflated([]byte(`{"schema":1,"kind":"RateLimitPolicy"}`)) }, "name: 0 bytes"),
 		Entry("longer than allowed", func() []byte { return make([]byte, bucketconfig.MaxRecordSize+1) }, "65537 bytes exceed 65536"),
 		Entry("a bomb", func() []byte {

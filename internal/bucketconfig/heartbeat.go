@@ -33,7 +33,8 @@ func EncodeHeartbeat(heartbeat *Heartbeat) ([]byte, error) {
 	return text, nil
 }
 
-// DecodeHeartbeat reads and checks a heartbeat. Its error is a *VersionError when the heartbeat is of another schema version.
+// DecodeHeartbeat reads and checks a heartbeat, also of a sidecar that is older. Its error is a *VersionError when the
+// schema version is unknown.
 func DecodeHeartbeat(data []byte) (*Heartbeat, error) {
 	if len(data) > MaxHeartbeatSize {
 		return nil, fmt.Errorf("decode heartbeat: %d bytes exceed %d", len(data), MaxHeartbeatSize)
@@ -53,10 +54,8 @@ func DecodeHeartbeat(data []byte) (*Heartbeat, error) {
 
 // Validate checks every bound of a heartbeat; it says which field is wrong.
 func (h *Heartbeat) Validate() error {
-	if h.Schema != SchemaVersion {
-		return fmt.Errorf("schema: %w", &VersionError{Version: h.Schema})
-	}
 	return firstError(
+		within("schema", knownVersion(h.Schema)),
 		text("podName", h.PodName, 0, MaxName),
 		text("startId", h.StartID, 1, MaxName),
 		text("sidecarVersion", h.SidecarVersion, 0, MaxName),

@@ -19,13 +19,18 @@ var _ = Describe("Heartbeats on the wire", func() {
 		Expect(bucketconfig.DecodeHeartbeat(data)).To(Equal(validHeartbeat()))
 	})
 
-	It("keep the spelling of every field of version 1", func() {
-		text, err := json.MarshalIndent(validHeartbeat(), "", "  ")
-		Expect(err).NotTo(HaveOccurred())
-		want := golden("heartbeat-v1.json", text)
-		Expect(string(text)).To(Equal(string(want)))
-		Expect(bucketconfig.DecodeHeartbeat(want)).To(Equal(validHeartbeat()))
-	})
+	DescribeTable("keep the spelling of every field, and tell which version their sidecar reads",
+		func(version int) {
+			heartbeat := validHeartbeat()
+			heartbeat.Schema = version
+			text, err := json.MarshalIndent(heartbeat, "", "  ")
+			Expect(err).NotTo(HaveOccurred())
+			want := golden(fmt.Sprintf("heartbeat-v%d.json", version), text)
+			Expect(string(text)).To(Equal(string(want)))
+			Expect(bucketconfig.DecodeHeartbeat(want)).To(Equal(heartbeat))
+		},
+		Entry("1", 1), Entry("2", 2),
+	)
 
 	It("lose their counters, not their policies, when they would be too long", func() {
 		heartbeat := validHeartbeat()

@@ -8,6 +8,8 @@ package configstore
 import (
 	"strconv"
 	"strings"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
 )
 
 // Fields of the config hash. A policy's name is a DNS subdomain, so that none collides.
@@ -20,6 +22,15 @@ const (
 // recordField is the field of a policy's record in a schema version.
 func recordField(version int, policy string) string {
 	return strconv.Itoa(version) + "/" + policy
+}
+
+// recordFields are the fields of a policy's record in all schema versions, the newest first.
+func recordFields(policy string) []string {
+	var fields []string
+	for version := bucketconfig.SchemaVersion; version >= bucketconfig.OldestSchemaVersion; version-- {
+		fields = append(fields, recordField(version, policy))
+	}
+	return fields
 }
 
 // parseRecordField is the inverse of recordField; false for fields that are none.

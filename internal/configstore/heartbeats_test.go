@@ -111,7 +111,7 @@ var _ = Describe("Heartbeats", func() {
 		Entry("without a time", `{"schema":1}`, "no time before the heartbeat"),
 		Entry("from before all time", "-5 {}", "no time before the heartbeat"),
 		Entry("not JSON", "1790000000000000 x", "decode heartbeat"),
-		Entry("of a newer sidecar", `1790000000000000 {"schema":2}`, "schema version 2 is unknown"),
+		Entry("of a newer sidecar", `1790000000000000 {"schema":3}`, "schema version 3 is unknown"),
 		Entry("incomplete", `1790000000000000 {"schema":1}`, "startId"),
 	)
 

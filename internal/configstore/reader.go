@@ -131,13 +131,26 @@ func (r *Reader) read(ctx context.Context, fields []string) (content, error) {
 	return c, nil
 }
 
-// policies gives the names of all policies that there are, in whatever schema version, with the highest one.
-func (c content) policies() map[string]int {
-	names := make(map[string]int)
+// versions are the schema versions that a policy's record is stored in.
+type versions struct {
+	newest   int
+	readable int // the newest that this build reads, 0 when there is none
+}
+
+// policies gives the names of all policies that there are, in whatever schema version.
+func (c content) policies() map[string]versions {
+	names := make(map[string]versions)
 	for field := range c.digests {
-		if version, name, ok := parseRecordField(field); ok {
-			names[name] = max(names[name], version)
+		version, name, ok := parseRecordField(field)
+		if !ok {
+			continue
 		}
+		known := names[name]
+		known.newest = max(known.newest, version)
+		if version <= bucketconfig.SchemaVersion {
+			known.readable = max(known.readable, version)
+		}
+		names[name] = known
 	}
 	return names
 }
@@ -145,9 +158,9 @@ func (c content) policies() map[string]int {
 // changedSince lists the fields to read: those with another digest than before, and those that could not be used.
 func (c content) changedSince(old *Snapshot) []string {
 	var fields []string
-	for name := range c.policies() {
+	for name, stored := range c.policies() {
 		before := old.Policies[name]
-		record, share := recordField(bucketconfig.SchemaVersion, name), sharePrefix+name
+		record, share := recordField(stored.readable, name), sharePrefix+name
 		if digest, ok := c.digests[record]; ok && (digest != before.recordDigest || before.Err != nil) {
 			fields = append(fields, record)
 		}
@@ -161,29 +174,29 @@ func (c content) changedSince(old *Snapshot) []string {
 func (c content) snapshot(old *Snapshot) *Snapshot {
 	names := c.policies()
 	next := &Snapshot{Revision: c.revision, Policies: make(map[string]StoredPolicy, len(names))}
-	for name, newest := range names {
-		next.Policies[name] = c.policy(name, newest, old.Policies[name])
+	for name, stored := range names {
+		next.Policies[name] = c.policy(name, stored, old.Policies[name])
 	}
 	return next
 }
 
 // policy makes a policy of what was read of it, on top of what was known before.
-func (c content) policy(name string, newest int, before StoredPolicy) StoredPolicy {
+func (c content) policy(name string, stored versions, before StoredPolicy) StoredPolicy {
 	next := StoredPolicy{Record: before.Record, Share: before.Share, recordDigest: before.recordDigest, shareDigest: before.shareDigest}
 	if next.Share.Sidecars == 0 {
 		next.Share.Sidecars = 1
 	}
-	next.Err = next.takeRecord(c, name, newest)
+	next.Err = next.takeRecord(c, name, stored)
 	next.ShareErr = next.takeShare(c, name)
 	return next
 }
 
-func (p *StoredPolicy) takeRecord(c content, name string, newest int) error {
-	field := recordField(bucketconfig.SchemaVersion, name)
-	digest, listed := c.digests[field]
-	if !listed {
-		return &bucketconfig.VersionError{Version: newest}
+func (p *StoredPolicy) takeRecord(c content, name string, stored versions) error {
+	if stored.readable == 0 {
+		return &bucketconfig.VersionError{Version: stored.newest}
 	}
+	field := recordField(stored.readable, name)
+	digest := c.digests[field]
 	value, fresh := c.values[field]
 	if !fresh && digest == p.recordDigest {
 		return nil // unchanged, and so not read

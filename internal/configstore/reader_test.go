@@ -3,6 +3,7 @@ package configstore_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -65,7 +66,7 @@ var _ = Describe("Reading", func() {
 		publish(ctx, newWriter(1), namespace, policies...)
 		client.AddHook(watched)
 		second := read(ctx, reader, first)
-		Expect(watched.fields()).To(ConsistOf("$revision", "$digests", "$revision", "$digests", "1/p-7"))
+		Expect(watched.fields()).To(ConsistOf("$revision", "$digests", "$revision", "$digests", "2/p-7"))
 		Expect(second.Policies).To(HaveLen(50))
 		Expect(second.Policies["p-7"].Record.Generation).To(BeEquivalentTo(2))
 		Expect(second.Policies["p-8"].Record).To(BeIdenticalTo(first.Policies["p-8"].Record))
@@ -95,28 +96,49 @@ var _ = Describe("Reading", func() {
 			Expect(read(ctx, reader, fresh).Policies["a"].Record).To(Equal(policy("a", 1).Record))
 		},
 		Entry("other content than published", func(ctx SpecContext, key string) {
-			setField(ctx, key, "1/a", "changed", "digest-of-something")
+			setField(ctx, key, "2/a", "changed", "digest-of-something")
 		}, "published with"),
 		Entry("content that is no record", func(ctx SpecContext, key string) {
-			setField(ctx, key, "1/a", "changed", bucketconfig.Digest([]byte("changed")))
+			setField(ctx, key, "2/a", "changed", bucketconfig.Digest([]byte("changed")))
 		}, "decode record"),
 		Entry("the record of another policy", func(ctx SpecContext, key string) {
-			value := cluster.Client().HGet(ctx, key, "1/b").Val()
-			setField(ctx, key, "1/a", value, bucketconfig.Digest([]byte(value)))
+			value := cluster.Client().HGet(ctx, key, "2/b").Val()
+			setField(ctx, key, "2/a", value, bucketconfig.Digest([]byte(value)))
 		}, `it is of policy "b"`),
 		Entry("a record of a newer version only", func(ctx SpecContext, key string) {
 			digests := cluster.Client().HGet(ctx, key, "$digests").Val()
-			Expect(cluster.Client().HSet(ctx, key, "$digests", strings.ReplaceAll(strings.ReplaceAll(digests, `1\/a`, `2/a`), `"1/a"`, `"2/a"`)).Err()).To(Succeed())
-		}, "schema version 2 is unknown"),
+			digests = strings.NewReplacer(`1\/a`, `3/a`, `2\/a`, `4/a`).Replace(digests)
+			Expect(cluster.Client().HSet(ctx, key, "$digests", digests).Err()).To(Succeed())
+		}, "schema version 4 is unknown"),
 	)
 
 	It("tells a version error from damage", func(ctx SpecContext) {
 		namespace := newNamespace()
 		publish(ctx, newWriter(1), namespace)
-		Expect(cluster.Client().HSet(ctx, instance.Config(namespace), "$digests", `{"3/a":"x","2/a":"y"}`).Err()).To(Succeed())
+		Expect(cluster.Client().HSet(ctx, instance.Config(namespace), "$digests", `{"4/a":"x","3/a":"y"}`).Err()).To(Succeed())
 		var version *bucketconfig.VersionError
 		Expect(errors.As(read(ctx, newReader(namespace), nil).Policies["a"].Err, &version)).To(BeTrue())
-		Expect(version.Version).To(Equal(3))
+		Expect(version.Version).To(Equal(4))
+	})
+
+	It("takes an older version where the manager writes no other, and the newer one as soon as it does", func(ctx SpecContext) {
+		namespace := newNamespace()
+		key := instance.Config(namespace)
+		publish(ctx, newWriter(1), namespace, policy("a", 1))
+		digests := cluster.Client().HGet(ctx, key, "$digests").Val()
+		older := regexp.MustCompile(`"2\\?/a":"[^"]*",|,"2\\?/a":"[^"]*"`).ReplaceAllString(digests, "")
+		Expect(older).NotTo(Equal(digests))
+		Expect(cluster.Client().HDel(ctx, key, "2/a").Err()).To(Succeed())
+		Expect(cluster.Client().HSet(ctx, key, "$digests", older).Err()).To(Succeed())
+
+		reader := newReader(namespace)
+		first := read(ctx, reader, nil)
+		Expect(first.Policies["a"].Err).NotTo(HaveOccurred())
+		Expect(first.Policies["a"].Record).To(Equal(policy("a", 1).Record))
+		publish(ctx, newWriter(1), namespace, richPolicy("a", 2))
+		second := read(ctx, reader, first)
+		Expect(second.Policies["a"].Err).NotTo(HaveOccurred())
+		Expect(second.Policies["a"].Record).To(Equal(richPolicy("a", 2).Record))
 	})
 
 	It("keeps the last good share, at least one, when the stored one can't be used", func(ctx SpecContext) {

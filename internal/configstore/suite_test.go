@@ -79,6 +79,13 @@ func policy(name string, generation int64) configstore.Policy {
 	}
 }
 
+// richPolicy gives a policy that schema version 1 can't express.
+func richPolicy(name string, generation int64) configstore.Policy {
+	rich := policy(name, generation)
+	rich.Record.Limits[0].Overrides = []bucketconfig.Override{{Name: "none", Type: "Unlimited"}}
+	return rich
+}
+
 func publish(ctx SpecContext, writer *configstore.Writer, namespace string, policies ...configstore.Policy) configstore.Published {
 	GinkgoHelper()
 	published, err := writer.Publish(ctx, namespace, configstore.Publication{Policies: policies})

@@ -34,7 +34,8 @@ func NewWriter(client redis.UniversalClient, instance keyspace.Instance, fence i
 // Policy is what is to be stored for one policy.
 type Policy struct {
 	Name string
-	// Record is the policy's state. Nil lets stay what is stored: the last good version of one that can't be translated.
+	// Record is the policy's state, in the newest schema version. Nil lets stay what is stored: the last good version of one
+	// that can't be translated.
 	Record *bucketconfig.Record
 	Share  bucketconfig.Share
 }
@@ -100,38 +101,57 @@ func encodeFields(policies []Policy) (fields, keep []any, refused map[string]err
 		fields = append(fields, field, value, bucketconfig.Digest(value))
 	}
 	for _, policy := range policies {
-		field := recordField(bucketconfig.SchemaVersion, policy.Name)
-		record, err := encodeRecord(policy)
+		records, err := encodeRecords(policy)
 		var share []byte
 		if err == nil {
 			share, err = bucketconfig.EncodeShare(policy.Share)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			if refused == nil {
 				refused = make(map[string]error)
 			}
 			refused[policy.Name] = err
-			keep = append(keep, field, sharePrefix+policy.Name)
-		case record == nil:
-			keep = append(keep, field)
+			records = nil
+			keep = append(keep, sharePrefix+policy.Name)
+		} else {
 			add(sharePrefix+policy.Name, share)
-		default:
-			add(field, record)
-			add(sharePrefix+policy.Name, share)
+		}
+		for _, field := range recordFields(policy.Name) {
+			if record, ok := records[field]; ok {
+				add(field, record)
+			} else {
+				keep = append(keep, field)
+			}
 		}
 	}
 	return fields, keep, refused
 }
 
-func encodeRecord(policy Policy) ([]byte, error) {
+// encodeRecords gives the policy's record, by field, in each schema version that can express it. All are written whether a
+// sidecar asks for them or not: one that is cut off sends no heartbeat, and must find its record when it comes back. A
+// version that can't express the policy any more keeps what it had last.
+func encodeRecords(policy Policy) (map[string][]byte, error) {
 	if policy.Record == nil {
 		return nil, nil
 	}
 	if policy.Record.Name != policy.Name {
 		return nil, fmt.Errorf("the record is named %q", policy.Record.Name)
 	}
-	return bucketconfig.Encode(policy.Record)
+	records := make(map[string][]byte, 2)
+	encode := func(record *bucketconfig.Record) error {
+		data, err := bucketconfig.Encode(record)
+		records[recordField(record.Schema, policy.Name)] = data
+		return err
+	}
+	if err := encode(policy.Record); err != nil {
+		return nil, err
+	}
+	if older, ok := bucketconfig.Schema1(policy.Record); ok {
+		if err := encode(older); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
 }
 
 func parsePublished(reply []any) (revision string, changed bool, err error) {

@@ -3,6 +3,7 @@ package configstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/configstore"
 	"github.com/portero-dev/portero/internal/keyspace"
 	"github.com/portero-dev/portero/internal/redisclient"
@@ -256,9 +258,15 @@ var _ = Describe("Repair by publishing again", func() {
 			return client.Del(ctx, key).Err()
 		}),
 		Entry("after a record was changed by hand", func(ctx context.Context, client redis.Cmdable, key string) error {
+			return client.HSet(ctx, key, "2/a", "changed").Err()
+		}),
+		Entry("after a record for older sidecars was changed by hand", func(ctx context.Context, client redis.Cmdable, key string) error {
 			return client.HSet(ctx, key, "1/a", "changed").Err()
 		}),
 		Entry("after a record was removed", func(ctx context.Context, client redis.Cmdable, key string) error {
+			return client.HDel(ctx, key, "2/a").Err()
+		}),
+		Entry("after a record for older sidecars was removed", func(ctx context.Context, client redis.Cmdable, key string) error {
 			return client.HDel(ctx, key, "1/a").Err()
 		}),
 		Entry("after a share was changed", func(ctx context.Context, client redis.Cmdable, key string) error {
@@ -338,6 +346,50 @@ var _ = Describe("Repair by publishing again", func() {
 		Expect(after.Policies["a"].Record).To(BeIdenticalTo(before.Policies["a"].Record))
 		Expect(after.Policies["a"].Err).To(MatchError(ContainSubstring("digest")))
 		Expect(publish(ctx, writer, namespace, kept).Changed).To(BeFalse(), "nothing better can be had")
+	})
+})
+
+var _ = Describe("Older sidecars", func() {
+	// stored reads a policy's record as a sidecar of that schema version finds it; nil when there is none.
+	stored := func(ctx SpecContext, namespace string, version int, name string) *bucketconfig.Record {
+		GinkgoHelper()
+		data, err := cluster.Client().HGet(ctx, instance.Config(namespace), fmt.Sprintf("%d/%s", version, name)).Bytes()
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		Expect(err).NotTo(HaveOccurred())
+		record, err := bucketconfig.Decode(data)
+		Expect(err).NotTo(HaveOccurred())
+		return record
+	}
+
+	It("find each policy that their version can express, before they ever sent a heartbeat", func(ctx SpecContext) {
+		namespace := newNamespace()
+		publish(ctx, newWriter(1), namespace, policy("a", 1), richPolicy("b", 1))
+		Expect(stored(ctx, namespace, 1, "a")).To(Equal(policy("a", 1).Record))
+		Expect(stored(ctx, namespace, 2, "a")).To(Equal(policy("a", 1).Record))
+		Expect(stored(ctx, namespace, 1, "b")).To(BeNil())
+		Expect(stored(ctx, namespace, 2, "b")).To(Equal(richPolicy("b", 1).Record))
+	})
+
+	It("keep the last state that their version could express, until the policy is gone", func(ctx SpecContext) {
+		namespace, writer := newNamespace(), newWriter(1)
+		publish(ctx, writer, namespace, policy("a", 1))
+		publish(ctx, writer, namespace, richPolicy("a", 2))
+		Expect(stored(ctx, namespace, 1, "a").Generation).To(BeEquivalentTo(1))
+		Expect(stored(ctx, namespace, 2, "a").Generation).To(BeEquivalentTo(2))
+		Expect(publish(ctx, writer, namespace, richPolicy("a", 2)).Changed).To(BeFalse())
+
+		untranslatable := richPolicy("a", 3)
+		untranslatable.Record = nil
+		Expect(publish(ctx, writer, namespace, untranslatable).Changed).To(BeFalse())
+		Expect(stored(ctx, namespace, 1, "a").Generation).To(BeEquivalentTo(1))
+		Expect(stored(ctx, namespace, 2, "a").Generation).To(BeEquivalentTo(2))
+
+		publish(ctx, writer, namespace, policy("a", 4))
+		Expect(stored(ctx, namespace, 1, "a").Generation).To(BeEquivalentTo(4))
+		publish(ctx, writer, namespace)
+		Expect(cluster.Client().HKeys(ctx, instance.Config(namespace)).Val()).To(ConsistOf("$epoch", "$revision", "$digests"))
 	})
 })
 

@@ -119,8 +119,9 @@ func plan(pod *corev1.Pod, previous Status, ours bool, o Options) (Status, rende
 		return status, rendered{}, no
 	}
 	from := pod.Annotations[v1alpha1.PortsAnnotation]
-	apps := previous.apps()
+	apps, name := previous.apps(), previous.nameOf
 	if !ours || previous.PortsFrom != from || len(apps) == 0 {
+		name = func(app int32) string { return portName(pod, app) }
 		if apps, no = protectedPorts(pod); no != nil {
 			return status, rendered{}, no
 		}
@@ -128,6 +129,9 @@ func plan(pod *corev1.Pod, previous Status, ours bool, o Options) (Status, rende
 	ports, no := assignPorts(pod, apps)
 	if no != nil {
 		return status, rendered{}, no
+	}
+	for i := range ports {
+		ports[i].Name = name(ports[i].App)
 	}
 	z, more := size(pod, s, o)
 	status.Warnings = append(append(warnings, more...), portWarnings(pod, ports)...)

@@ -114,6 +114,18 @@ func assignPorts(pod *corev1.Pod, apps []int32) ([]Port, *refusal) {
 	return ports, nil
 }
 
+// portName is what the pod calls a port: the name that is declared first.
+func portName(pod *corev1.Pod, app int32) string {
+	for c := range servingContainers(pod) {
+		for _, p := range c.Ports {
+			if p.ContainerPort == app && p.Name != "" && isTCP(p) {
+				return p.Name
+			}
+		}
+	}
+	return ""
+}
+
 // portWarnings tells of traffic on protected ports that no HTTP proxy sees.
 func portWarnings(pod *corev1.Pod, ports []Port) (warnings []string) {
 	udp := sets.New[int32]()
@@ -163,7 +175,11 @@ func isTCP(p corev1.ContainerPort) bool { return p.Protocol == "" || p.Protocol 
 func portsEnv(ports []Port) string {
 	entries := make([]string, 0, len(ports))
 	for _, p := range ports {
-		entries = append(entries, fmt.Sprintf("%d:%d:%d", p.App, p.Listen, p.Shadow))
+		entry := fmt.Sprintf("%d:%d:%d", p.App, p.Listen, p.Shadow)
+		if p.Name != "" {
+			entry += ":" + p.Name
+		}
+		entries = append(entries, entry)
 	}
 	return strings.Join(entries, ",")
 }

@@ -1,6 +1,7 @@
 package injector_test
 
 import (
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,17 +28,19 @@ var _ = Describe("Protected ports", func() {
 			Expect(envOf(initContainer(pod, sidecarenv.ContainerName))).To(HaveKeyWithValue(sidecarenv.Ports, env))
 			Expect(envOf(initContainer(pod, sidecarenv.RedirectContainerName))).To(HaveKeyWithValue(sidecarenv.Ports, env))
 		},
-		Entry("as the only one declared", "8080:14080:14180"),
-		Entry("as the only TCP one", "8080:14080:14180", withPorts(dns, http)),
-		Entry("once, when two containers declare it", "8080:14080:14180",
+		Entry("as the only one declared", "8080:14080:14180:http"),
+		Entry("as the only TCP one", "8080:14080:14180:http", withPorts(dns, http)),
+		Entry("once, when two containers declare it", "8080:14080:14180:http",
 			withContainer(corev1.Container{Name: "b", Image: "b", Ports: []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}})),
-		Entry("by number", "9090:14080:14180", withPorts(http, grpc), annotated(v1alpha1.PortsAnnotation, "9090")),
+		Entry("by number", "9090:14080:14180:grpc", withPorts(http, grpc), annotated(v1alpha1.PortsAnnotation, "9090")),
+		Entry("without a name", "8080:14080:14180", withPorts(corev1.ContainerPort{ContainerPort: 8080})),
+		Entry("by the first name of two", "8080:14080:14180:http", withPorts(http, corev1.ContainerPort{Name: "web", ContainerPort: 8080})),
 		Entry("by a number that is not declared", "7000:14080:14180", annotated(v1alpha1.PortsAnnotation, "7000")),
-		Entry("by name", "9090:14080:14180", withPorts(http, grpc), annotated(v1alpha1.PortsAnnotation, "grpc")),
-		Entry("several, in the order written", "9090:14080:14180,8080:14081:14181",
+		Entry("by name", "9090:14080:14180:grpc", withPorts(http, grpc), annotated(v1alpha1.PortsAnnotation, "grpc")),
+		Entry("several, in the order written", "9090:14080:14180:grpc,8080:14081:14181:http",
 			withPorts(http, grpc), annotated(v1alpha1.PortsAnnotation, "grpc, http")),
-		Entry("once, when named twice", "8080:14080:14180", annotated(v1alpha1.PortsAnnotation, "http,8080")),
-		Entry("in a native sidecar, by name", "7001:14080:14180",
+		Entry("once, when named twice", "8080:14080:14180:http", annotated(v1alpha1.PortsAnnotation, "http,8080")),
+		Entry("in a native sidecar, by name", "7001:14080:14180:front",
 			withInit(corev1.Container{
 				Name: "front", Image: "f", RestartPolicy: always,
 				Ports: []corev1.ContainerPort{{Name: "front", ContainerPort: 7001}},
@@ -106,6 +109,9 @@ var _ = Describe("Protected ports", func() {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
 			Name: "mesh", Image: "mesh", Ports: []corev1.ContainerPort{{Name: "mesh", ContainerPort: 15001}},
 		})
+		pod.Spec.Containers = slices.Insert(pod.Spec.Containers, 0, corev1.Container{
+			Name: "early", Image: "early", Ports: []corev1.ContainerPort{{Name: "other", ContainerPort: 8080}},
+		})
 		second := inject(marshal(pod), options())
 		Expect(second.Status.Ports).To(Equal(first.Status.Ports))
 		Expect(second.Patch).To(BeEmpty())
@@ -122,7 +128,7 @@ var _ = Describe("Protected ports", func() {
 
 		first.Annotations[v1alpha1.PortsAnnotation] = "grpc"
 		second := podOf(inject(marshal(first), options()).Pod)
-		Expect(envOf(initContainer(second, sidecarenv.ContainerName))).To(HaveKeyWithValue(sidecarenv.Ports, "9090:14080:14180"))
+		Expect(envOf(initContainer(second, sidecarenv.ContainerName))).To(HaveKeyWithValue(sidecarenv.Ports, "9090:14080:14180:grpc"))
 		Expect(second.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntValue()).To(Equal(8080))
 	})
 

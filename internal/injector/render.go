@@ -54,6 +54,7 @@ func sidecarContainer(pod *corev1.Pod, s settings, ports []Port, z sized, o Opti
 			fromField(sidecarenv.PodUID, "metadata.uid"),
 			fromField(sidecarenv.PodIP, "status.podIP"),
 			{Name: sidecarenv.Ports, Value: portsEnv(ports)},
+			{Name: sidecarenv.Workload, Value: workload(pod)},
 		},
 		Ports: []corev1.ContainerPort{
 			{Name: sidecarenv.AdminPortName, ContainerPort: sidecarenv.AdminPort, Protocol: corev1.ProtocolTCP},

@@ -77,6 +77,8 @@ type Status struct {
 
 // Port is one protected port of a pod.
 type Port struct {
+	// Name is what the pod calls the app's port; empty when it has no name.
+	Name string `json:"name,omitempty"`
 	// App is where the app listens, Listen the sidecar.
 	App    int32 `json:"app"`
 	Listen int32 `json:"listen"`
@@ -122,6 +124,16 @@ func (s Status) apps() []int32 {
 		apps = append(apps, p.App)
 	}
 	return apps[:min(len(apps), sidecarenv.MaxPorts)]
+}
+
+// nameOf is the name that an earlier call found for one of the app's ports.
+func (s Status) nameOf(app int32) string {
+	for _, p := range s.Ports {
+		if p.App == app {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // refusal is why a pod gets no sidecar.

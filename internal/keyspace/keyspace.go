@@ -4,13 +4,16 @@
 package keyspace
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 const prefix = "portero:v1:"
@@ -74,22 +77,47 @@ func (i Instance) UserNamespace(user string) (string, bool) {
 }
 
 // tagSize is how much of the MAC is kept: 128 bits make an accidental collision as unlikely as a guess.
-const tagSize = 16
+const (
+	tagSize       = 16
+	base64TagSize = (tagSize*8 + 5) / 6
+)
 
-// Tag names one set of key values without telling them: HMAC-SHA-256 over the length-prefixed parts, under a secret of
-// the namespace. Length prefixes make it injective: no separator can collide. The result holds no braces or colons.
-func Tag(secret []byte, parts ...string) string {
-	size := 0
-	for _, part := range parts {
-		size += 8 + len(part)
-	}
-	message := make([]byte, 0, size)
+// Tagger names sets of key values under one secret of a namespace. It is safe for concurrent use.
+type Tagger struct{ macs sync.Pool }
+
+// tagging is the scratch space of one tag.
+type tagging struct {
+	mac     hash.Hash
+	message []byte
+	sum     [sha256.Size]byte
+}
+
+// maxMessage is the largest scratch space that is kept: values are as long as clients make them.
+const maxMessage = 16 << 10
+
+// NewTagger makes a Tagger. It keeps no reference to the secret.
+func NewTagger(secret []byte) *Tagger {
+	secret = bytes.Clone(secret)
+	return &Tagger{macs: sync.Pool{New: func() any { return &tagging{mac: hmac.New(sha256.New, secret)} }}}
+}
+
+// Tag names one set of key values without telling them: HMAC-SHA-256 over the length-prefixed parts. Length prefixes make
+// it injective: no separator can collide. The result holds no braces or colons.
+func (t *Tagger) Tag(parts ...string) string {
+	state := t.macs.Get().(*tagging)
+	message := state.message[:0]
 	for _, part := range parts {
 		message = binary.BigEndian.AppendUint64(message, uint64(len(part)))
 		message = append(message, part...)
 	}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(message)
-	var sum [sha256.Size]byte
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(sum[:0])[:tagSize])
+	state.mac.Reset()
+	state.mac.Write(message)
+	sum := state.mac.Sum(state.sum[:0])
+	var text [base64TagSize]byte
+	base64.RawURLEncoding.Encode(text[:], sum[:tagSize])
+	if state.message = message; cap(message) > maxMessage {
+		state.message = nil
+	}
+	t.macs.Put(state)
+	return string(text[:])
 }

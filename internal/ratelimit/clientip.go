@@ -36,6 +36,8 @@ func compileClientIP(c *bucketconfig.ClientIP) (*clientIP, error) {
 	switch {
 	case c.Type != clientIPPeer && c.Type != clientIPXForwardedFor:
 		return nil, invalid("clientIP.type", fmt.Errorf("%q: must be Peer or XForwardedFor", c.Type))
+	case len(c.TrustedProxies) > bucketconfig.MaxTrustedProxies:
+		return nil, tooMany("clientIP.xForwardedFor.trustedProxies", len(c.TrustedProxies), bucketconfig.MaxTrustedProxies)
 	case ip.forwarded && len(c.TrustedProxies) == 0:
 		return nil, invalid("clientIP.xForwardedFor.trustedProxies", fmt.Errorf("is empty: name the proxies whose entries are believed, or use type Peer"))
 	case ip.ipv4 < 1 || ip.ipv4 > 32:
@@ -44,11 +46,11 @@ func compileClientIP(c *bucketconfig.ClientIP) (*clientIP, error) {
 		return nil, invalid("clientIP.ipv6PrefixLength", fmt.Errorf("%d: must be 1 to 128", ip.ipv6))
 	}
 	for i, cidr := range c.TrustedProxies {
-		prefix, err := netip.ParsePrefix(cidr)
+		prefix, err := compilePrefix(fmt.Sprintf("clientIP.xForwardedFor.trustedProxies[%d]", i), cidr)
 		if err != nil {
-			return nil, invalid(fmt.Sprintf("clientIP.xForwardedFor.trustedProxies[%d]", i), fmt.Errorf("%q: must be a CIDR such as 10.42.7.0/24: %w", cidr, err))
+			return nil, err
 		}
-		ip.trusted = append(ip.trusted, foldPrefix(prefix))
+		ip.trusted = append(ip.trusted, prefix)
 	}
 	return ip, nil
 }
@@ -60,33 +62,46 @@ func orDefault(n, def int) int {
 	return n
 }
 
-// foldPrefix makes a prefix of IPv4-mapped addresses one of IPv4 addresses, as addresses are folded too.
+// foldPrefix makes a prefix of IPv4-mapped or translated addresses one of IPv4 addresses, as addresses are folded too.
 func foldPrefix(p netip.Prefix) netip.Prefix {
-	if p.Addr().Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	if folded := fold(p.Addr()); folded.Is4() && p.Addr().Is6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(folded, p.Bits()-96)
 	}
 	return p.Masked()
 }
 
-// identify gives the client's address as far as it identifies one client, or the zero Prefix when it is unknown: no
-// address of the peer, an entry that can't be read, or trusted proxies all the way.
-func (c *clientIP) identify(req *Request) netip.Prefix {
+// compilePrefix reads a CIDR.
+func compilePrefix(field, cidr string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return prefix, invalid(field, fmt.Errorf("%q: must be a CIDR such as 10.42.7.0/24: %w", cidr, err))
+	}
+	return foldPrefix(prefix), nil
+}
+
+// find gives the client's address, or the zero Addr when it is unknown: no address of the peer, an entry that can't be
+// read, or trusted proxies all the way.
+func (c *clientIP) find(req *Request) netip.Addr {
 	if c == nil {
-		return netip.Prefix{}
+		return netip.Addr{}
 	}
 	addr := fold(req.Peer)
 	if c.forwarded {
 		addr = c.walk(addr, req.Header["X-Forwarded-For"])
 	}
+	return addr
+}
+
+// identity is an address as far as it identifies one client, in text; empty when it is unknown.
+func (c *clientIP) identity(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return ""
+	}
 	bits := c.ipv6
 	if addr.Is4() {
 		bits = c.ipv4
 	}
-	prefix, err := addr.Prefix(bits)
-	if err != nil { // the zero Addr
-		return netip.Prefix{}
-	}
-	return prefix
+	return netip.PrefixFrom(addr, bits).Masked().String()
 }
 
 // walk reads the lines of X-Forwarded-For from right to left. Each entry was written by the hop to its right, so it is
@@ -116,8 +131,10 @@ func (c *clientIP) walk(addr netip.Addr, lines []string) netip.Addr {
 	return addr
 }
 
-func (c *clientIP) trusts(addr netip.Addr) bool {
-	for _, prefix := range c.trusted {
+func (c *clientIP) trusts(addr netip.Addr) bool { return anyContains(c.trusted, addr) }
+
+func anyContains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	for _, prefix := range prefixes {
 		if prefix.Contains(addr) {
 			return true
 		}
@@ -141,5 +158,20 @@ func parseHop(s string) netip.Addr {
 	return netip.Addr{}
 }
 
-// fold drops the zone and makes an IPv4-mapped address an IPv4 one: one client, one address.
-func fold(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
+// nat64 is the prefix of IPv4 addresses behind a translator (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// fold gives one client one address: it drops the zone, and makes an IPv4-mapped or translated address an IPv4 one. Only
+// public addresses are translated: by RFC 6052 no other may stand behind the prefix, so one that does is forged.
+func fold(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if !nat64.Contains(addr) {
+		return addr
+	}
+	bytes := addr.As16()
+	translated := netip.AddrFrom4([4]byte(bytes[12:]))
+	if !translated.IsGlobalUnicast() || translated.IsPrivate() {
+		return addr
+	}
+	return translated
+}

@@ -6,21 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/keyspace"
 )
 
 const (
-	keyPartHeader   = "Header"
-	keyPartClientIP = "ClientIP"
-
 	whenMissingShare = "Share"
 	whenMissingSkip  = "Skip"
 	whenMissingDeny  = "Deny"
+
+	costRequestHeader  = "RequestHeader"
+	costResponseHeader = "ResponseHeader"
+
+	overrideBucket    = "Bucket"
+	overrideUnlimited = "Unlimited"
+	overrideDeny      = "Deny"
 
 	// maxFieldInteger is the largest integer of a structured field (RFC 9651).
 	maxFieldInteger = 999_999_999_999_999
@@ -50,11 +52,27 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 
 func invalid(field string, err error) error { return &InvalidError{Field: field, Err: err} }
 
-// Compile checks a record and makes it ready to match. keySecret keys the tags of buckets (keyspace.Tag); the manager,
+func tooMany(field string, got, most int) error {
+	return invalid(field, fmt.Errorf("has %d entries: must be at most %d", got, most))
+}
+
+// tooLong checks a text that a request is compared with.
+func tooLong(field, text string) error {
+	if len(text) > bucketconfig.MaxString {
+		return invalid(field, fmt.Errorf("has %d bytes: must be at most %d", len(text), bucketconfig.MaxString))
+	}
+	return nil
+}
+
+// Compile checks a record and makes it ready to match. keySecret keys the tags of buckets (keyspace.Tagger); the manager,
 // which compiles only to check, passes nil. The record is borrowed and must not change afterwards. Every error is an
 // *InvalidError.
 func Compile(rec *bucketconfig.Record, keySecret []byte) (*Policy, error) {
-	c := compiler{policy: &Policy{Record: rec, secret: keySecret}, expressionBudget: bucketconfig.MaxRegexProgram}
+	c := compiler{
+		policy:           &Policy{Record: rec, tagger: keyspace.NewTagger(keySecret)},
+		expressionBudget: bucketconfig.MaxRegexProgram,
+		attributes:       map[attribute]uint16{},
+	}
 	if err := c.compile(); err != nil {
 		var ie *InvalidError
 		if errors.As(err, &ie) {
@@ -70,6 +88,20 @@ type compiler struct {
 	policy *Policy
 	// expressionBudget is how many instructions further regular expressions may have.
 	expressionBudget int
+	// attributes are the places of those that the policy asks for already.
+	attributes map[attribute]uint16
+}
+
+// attribute is the place of an attribute among the policy's.
+func (c *compiler) attribute(kind attributeKind, name string) uint16 {
+	asked := attribute{kind, name}
+	place, known := c.attributes[asked]
+	if !known {
+		place = uint16(len(c.policy.attributes))
+		c.attributes[asked] = place
+		c.policy.attributes = append(c.policy.attributes, asked)
+	}
+	return place
 }
 
 func (c *compiler) compile() error {
@@ -104,8 +136,8 @@ func (c *compiler) compile() error {
 
 func checkRecord(rec *bucketconfig.Record) error {
 	switch {
-	case rec.Schema != bucketconfig.SchemaVersion:
-		return invalid("schema", fmt.Errorf("%d: this version reads schema %d", rec.Schema, bucketconfig.SchemaVersion))
+	case rec.Schema < bucketconfig.OldestSchemaVersion || rec.Schema > bucketconfig.SchemaVersion:
+		return invalid("schema", fmt.Errorf("%d: this version reads schema %d to %d", rec.Schema, bucketconfig.OldestSchemaVersion, bucketconfig.SchemaVersion))
 	case rec.Kind == "":
 		return invalid("kind", errors.New("is empty"))
 	case !isFieldName(rec.Name):
@@ -118,8 +150,8 @@ func checkRecord(rec *bucketconfig.Record) error {
 		return invalid("store.timeout", fmt.Errorf("%dus: must be 1ms to 1s", rec.Store.TimeoutUS))
 	case !slices.Contains([]string{"Local", "Open", "Closed"}, rec.Store.OnFailure):
 		return invalid("store.onFailure", fmt.Errorf("%q: must be Local, Open or Closed", rec.Store.OnFailure))
-	case !slices.Contains([]string{"Standard", "Legacy", "None"}, rec.Response.RateLimitHeaders):
-		return invalid("response.rateLimitHeaders", fmt.Errorf("%q: must be Standard, Legacy or None", rec.Response.RateLimitHeaders))
+	case !slices.Contains([]string{"Standard", "Legacy", "Both", "None"}, rec.Response.RateLimitHeaders):
+		return invalid("response.rateLimitHeaders", fmt.Errorf("%q: must be Standard, Legacy, Both or None", rec.Response.RateLimitHeaders))
 	case rec.Response.StatusCode < 400 || rec.Response.StatusCode > 599:
 		return invalid("response.statusCode", fmt.Errorf("%d: must be 400 to 599", rec.Response.StatusCode))
 	}
@@ -151,7 +183,7 @@ func (c *compiler) limit(config *bucketconfig.Limit) (*Limit, error) {
 	if !isFieldName(config.Name) {
 		return nil, invalid("name", fmt.Errorf("%q: must be lower-case letters, digits, dashes and dots", config.Name))
 	}
-	if err := checkBucket(config); err != nil {
+	if err := checkBucket("bucket", &config.Bucket); err != nil {
 		return nil, err
 	}
 	limit.WindowSeconds = windowSeconds(&config.Bucket)
@@ -159,22 +191,25 @@ func (c *compiler) limit(config *bucketconfig.Limit) (*Limit, error) {
 	if limit.matches, err = c.matches("matches", config.Matches); err != nil {
 		return nil, err
 	}
-	return limit, p.addToKeySet(limit)
+	if err := c.overrides(limit); err != nil {
+		return nil, err
+	}
+	if err := c.cost(limit); err != nil {
+		return nil, err
+	}
+	return limit, c.addToKeySet(limit)
 }
 
-func checkBucket(c *bucketconfig.Limit) error {
-	b := c.Bucket
+func checkBucket(field string, b *bucketconfig.Bucket) error {
 	switch {
 	case b.Capacity < 1 || b.Capacity > bucketconfig.MaxCapacity:
-		return invalid("bucket.capacity", fmt.Errorf("%d: must be 1 to %d", b.Capacity, bucketconfig.MaxCapacity))
+		return invalid(field+".capacity", fmt.Errorf("%d: must be 1 to %d", b.Capacity, bucketconfig.MaxCapacity))
 	case b.RefillTokens < 1 || b.RefillTokens > bucketconfig.MaxCapacity:
-		return invalid("bucket.refill.tokens", fmt.Errorf("%d: must be 1 to %d", b.RefillTokens, bucketconfig.MaxCapacity))
+		return invalid(field+".refill.tokens", fmt.Errorf("%d: must be 1 to %d", b.RefillTokens, bucketconfig.MaxCapacity))
 	case b.RefillIntervalUS < bucketconfig.MinIntervalUS || b.RefillIntervalUS > bucketconfig.MaxIntervalUS:
-		return invalid("bucket.refill.interval", fmt.Errorf("%dus: must be 1ms to 366 days", b.RefillIntervalUS))
+		return invalid(field+".refill.interval", fmt.Errorf("%dus: must be 1ms to 366 days", b.RefillIntervalUS))
 	case b.RefillTokens > b.RefillIntervalUS:
-		return invalid("bucket.refill", fmt.Errorf("%d tokens per %dus: must be at most 1 token per microsecond", b.RefillTokens, b.RefillIntervalUS))
-	case c.Cost < 1 || c.Cost > b.Capacity:
-		return invalid("cost", fmt.Errorf("%d: must be 1 to the bucket's capacity, %d, else no request could ever pass", c.Cost, b.Capacity))
+		return invalid(field+".refill", fmt.Errorf("%d tokens per %dus: must be at most 1 token per microsecond", b.RefillTokens, b.RefillIntervalUS))
 	}
 	return nil
 }
@@ -193,77 +228,13 @@ func windowSeconds(b *bucketconfig.Bucket) int64 {
 	return int64(min(quotient, maxFieldInteger))
 }
 
-// limitID is the first 64 bits of SHA-256 over the length-prefixed name of a limit. Whatever else may come to tell
-// records apart is appended behind it.
-func limitID(name string) uint64 {
-	b := binary.BigEndian.AppendUint64(nil, uint64(len(name)))
-	sum := sha256.Sum256(append(b, name...))
+// limitID is the first 64 bits of SHA-256 over the length-prefixed names of a limit and, if there is one, an override.
+// Whatever else may come to tell records apart is appended behind them.
+func limitID(names ...string) uint64 {
+	var b []byte
+	for _, name := range names {
+		b = append(binary.BigEndian.AppendUint64(b, uint64(len(name))), name...)
+	}
+	sum := sha256.Sum256(b)
 	return binary.BigEndian.Uint64(sum[:])
-}
-
-// addToKeySet checks a limit's key parts and puts it beside the limits with the same ones.
-func (p *Policy) addToKeySet(limit *Limit) error {
-	parts := slices.Clone(limit.Config.KeyParts)
-	if len(parts) > bucketconfig.MaxKeyParts {
-		return invalid("keyParts", fmt.Errorf("has %d entries: must be at most %d", len(parts), bucketconfig.MaxKeyParts))
-	}
-	for i, part := range parts {
-		field := fmt.Sprintf("keyParts[%d]", i)
-		if err := p.checkKeyPart(field, &part); err != nil {
-			return err
-		}
-		parts[i].Name = http.CanonicalHeaderKey(part.Name)
-	}
-	slices.SortFunc(parts, compareParts)
-	for i := range parts {
-		if i > 0 && compareParts(parts[i-1], parts[i]) == 0 {
-			return invalid("keyParts", fmt.Errorf("%s stands twice: key parts must differ", strings.TrimSpace(parts[i].Type+" "+parts[i].Name)))
-		}
-		switch parts[i].WhenMissing {
-		case whenMissingSkip:
-			limit.skip |= 1 << i
-		case whenMissingDeny:
-			limit.deny |= 1 << i
-		}
-	}
-	for i := range p.keySets {
-		if slices.EqualFunc(p.keySets[i].parts, parts, func(a, b bucketconfig.KeyPart) bool { return compareParts(a, b) == 0 }) {
-			p.keySets[i].limits = append(p.keySets[i].limits, limit)
-			return nil
-		}
-	}
-	set := keySet{parts: parts, limits: []*Limit{limit}}
-	if len(parts) == 0 {
-		set.tag = keyspace.Tag(p.secret, p.Record.Kind, p.Record.Name)
-	}
-	p.keySets = append(p.keySets, set)
-	return nil
-}
-
-func compareParts(a, b bucketconfig.KeyPart) int {
-	if c := strings.Compare(a.Type, b.Type); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
-}
-
-func (p *Policy) checkKeyPart(field string, part *bucketconfig.KeyPart) error {
-	switch part.WhenMissing {
-	case whenMissingShare, whenMissingSkip, whenMissingDeny:
-	default:
-		return invalid(field+".whenMissing", fmt.Errorf("%q: must be Share, Skip or Deny", part.WhenMissing))
-	}
-	switch part.Type {
-	case keyPartHeader:
-		return checkHeaderName(field+".header.name", part.Name)
-	case keyPartClientIP:
-		if p.clientIP == nil {
-			return invalid(field, errors.New("type ClientIP needs the policy's clientIP stated: who is the client behind your ingress?"))
-		}
-		if part.Name != "" {
-			return invalid(field, fmt.Errorf("type ClientIP takes no name, has %q", part.Name))
-		}
-		return nil
-	}
-	return invalid(field+".type", fmt.Errorf("%q: must be Header or ClientIP", part.Type))
 }

@@ -3,15 +3,16 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"regexp"
-	"regexp/syntax"
+	"strconv"
 	"strings"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
 )
 
 func (c *compiler) matches(field string, matches []bucketconfig.Match) ([]matcher, error) {
+	if len(matches) > bucketconfig.MaxMatches {
+		return nil, tooMany(field, len(matches), bucketconfig.MaxMatches)
+	}
 	var compiled []matcher
 	for i := range matches {
 		m, err := c.match(fmt.Sprintf("%s[%d]", field, i), &matches[i])
@@ -25,35 +26,175 @@ func (c *compiler) matches(field string, matches []bucketconfig.Match) ([]matche
 
 func (c *compiler) match(field string, m *bucketconfig.Match) (matcher, error) {
 	var compiled matcher
-	if len(m.Methods) == 0 && m.Path == nil && len(m.Headers) == 0 {
+	if isEmpty(m) {
 		return compiled, invalid(field, errors.New("states nothing: an empty entry would fit every request; leave it out or state what fits"))
 	}
-	for i, method := range m.Methods {
-		if !isToken(method) {
-			return compiled, invalid(fmt.Sprintf("%s.methods[%d]", field, i), fmt.Errorf("%q: must be an HTTP method such as GET", method))
-		}
+	var err error
+	if compiled.methods, err = methods(field+".methods", m.Methods); err != nil {
+		return compiled, err
 	}
-	compiled.methods = m.Methods
+	if compiled.hosts, err = hosts(field+".hosts", m.Hosts); err != nil {
+		return compiled, err
+	}
+	if compiled.ports, err = ports(field+".ports", m.Ports); err != nil {
+		return compiled, err
+	}
 	if m.Path != nil {
-		path, err := c.path(field+".path", m.Path)
-		if err != nil {
+		if compiled.path, err = c.path(field+".path", m.Path); err != nil {
 			return compiled, err
 		}
-		compiled.path = path
 	}
-	for i := range m.Headers {
-		header, err := c.header(fmt.Sprintf("%s.headers[%d]", field, i), &m.Headers[i])
-		if err != nil {
+	if compiled.grpc = m.GRPC; m.GRPC != nil {
+		if err := checkCall(field+".grpc", m.GRPC); err != nil {
 			return compiled, err
 		}
-		compiled.headers = append(compiled.headers, header)
+	}
+	for _, list := range []struct {
+		field   string
+		kind    attributeKind
+		matches []bucketconfig.NamedMatch
+	}{{".headers", headerAttribute, m.Headers}, {".queryParams", queryAttribute, m.QueryParams}, {".cookies", cookieAttribute, m.Cookies}} {
+		if compiled.named, err = c.named(compiled.named, field+list.field, list.kind, list.matches); err != nil {
+			return compiled, err
+		}
+	}
+	return compiled, c.clients(&compiled, field+".clientCIDRs", m.ClientCIDRs)
+}
+
+func isEmpty(m *bucketconfig.Match) bool {
+	return len(m.Methods) == 0 && m.Path == nil && len(m.Headers) == 0 && len(m.Hosts) == 0 && len(m.QueryParams) == 0 &&
+		len(m.Cookies) == 0 && len(m.Ports) == 0 && len(m.ClientCIDRs) == 0 && m.GRPC == nil
+}
+
+func methods(field string, methods []string) ([]string, error) {
+	if len(methods) > bucketconfig.MaxMethods {
+		return nil, tooMany(field, len(methods), bucketconfig.MaxMethods)
+	}
+	for i, method := range methods {
+		if !isToken(method) {
+			return nil, invalid(fmt.Sprintf("%s[%d]", field, i), fmt.Errorf("%q: must be an HTTP method such as GET", method))
+		}
+	}
+	return methods, nil
+}
+
+func hosts(field string, hosts []string) (hostMatcher, error) {
+	if len(hosts) > bucketconfig.MaxNames {
+		return nil, tooMany(field, len(hosts), bucketconfig.MaxNames)
+	}
+	var compiled hostMatcher
+	for i, host := range hosts {
+		name, below := strings.CutPrefix(host, "*.")
+		name = strings.TrimSuffix(strings.ToLower(name), ".")
+		if !isHostName(name) {
+			return nil, invalid(fmt.Sprintf("%s[%d]", field, i), fmt.Errorf("%q: must be a name without a port, such as shop.example, or *. and one for all names below it", host))
+		}
+		if compiled == nil {
+			compiled = hostMatcher{}
+		}
+		if below {
+			name = "." + name
+		}
+		compiled[name] = struct{}{}
 	}
 	return compiled, nil
 }
 
-func (c *compiler) path(field string, m *bucketconfig.StringMatch) (*valueMatcher, error) {
-	if m.Type == "RegularExpression" {
-		return c.expression(field, m.Value)
+// isHostName says whether a name in lower case is one that a request's host in normal form can be.
+func isHostName(name string) bool {
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" {
+			return false
+		}
+		for i := 0; i < len(label); i++ {
+			if c := label[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+	}
+	return len(name) <= maxHost
+}
+
+func ports(field string, ports []string) ([]portMatcher, error) {
+	if len(ports) > bucketconfig.MaxNames {
+		return nil, tooMany(field, len(ports), bucketconfig.MaxNames)
+	}
+	var compiled []portMatcher
+	for i, port := range ports {
+		number, err := strconv.ParseUint(port, 10, 16)
+		switch {
+		case err == nil && number > 0:
+			compiled = append(compiled, portMatcher{number: uint16(number)})
+		case err != nil && isPortName(port):
+			compiled = append(compiled, portMatcher{name: port})
+		default:
+			return nil, invalid(fmt.Sprintf("%s[%d]", field, i), fmt.Errorf("%q: must be the name of a protected port such as http, or a number from 1 to 65535", port))
+		}
+	}
+	return compiled, nil
+}
+
+// isPortName is what Kubernetes lets a container's port be called, as far as it matters: no number, and nothing that
+// would need quoting.
+func isPortName(name string) bool {
+	letters := 0
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z':
+			letters++
+		case c != '-' && (c < '0' || c > '9'):
+			return false
+		}
+	}
+	return letters > 0 && len(name) <= 15
+}
+
+func checkCall(field string, m *bucketconfig.GRPCMatch) error {
+	if m.Service == "" && m.Method == "" {
+		return invalid(field, errors.New("states nothing: state service, method or both"))
+	}
+	for _, part := range []struct{ field, value string }{{".service", m.Service}, {".method", m.Method}} {
+		if strings.Contains(part.value, "/") {
+			return invalid(field+part.field, fmt.Errorf("%q: must be a name without a slash: of the path /package.Service/Method, package.Service or Method", part.value))
+		}
+		if err := tooLong(field+part.field, part.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *compiler) clients(m *matcher, field string, cidrs []string) error {
+	if len(cidrs) > bucketconfig.MaxNames {
+		return tooMany(field, len(cidrs), bucketconfig.MaxNames)
+	}
+	if len(cidrs) > 0 && c.policy.clientIP == nil {
+		return invalid(field, errors.New("needs the policy's clientIP stated: who is the client behind your ingress?"))
+	}
+	for i, cidr := range cidrs {
+		prefix, err := compilePrefix(fmt.Sprintf("%s[%d]", field, i), cidr)
+		if err != nil {
+			return err
+		}
+		m.clients = append(m.clients, prefix)
+	}
+	return nil
+}
+
+func (c *compiler) path(field string, m *bucketconfig.StringMatch) (*pathMatcher, error) {
+	if err := tooLong(field+".value", m.Value); err != nil {
+		return nil, err
+	}
+	switch m.Type {
+	case "RegularExpression":
+		expression, err := c.expression(field+".value", m.Value)
+		return &pathMatcher{kind: pathExpression, expression: expression}, err
+	case "Template":
+		compiled, err := compileTemplate(m.Value)
+		if err != nil {
+			return nil, invalid(field+".value", err)
+		}
+		return &pathMatcher{kind: pathTemplate, template: compiled}, nil
 	}
 	if !strings.HasPrefix(m.Value, "/") {
 		return nil, invalid(field+".value", fmt.Errorf("%q: must start with a slash", m.Value))
@@ -64,84 +205,9 @@ func (c *compiler) path(field string, m *bucketconfig.StringMatch) (*valueMatche
 	normal := NormalizePath(m.Value)
 	switch m.Type {
 	case "Exact":
-		return &valueMatcher{kind: exactly, value: normal}, nil
+		return &pathMatcher{kind: pathExact, value: normal}, nil
 	case "PathPrefix":
-		return &valueMatcher{kind: byElements, value: strings.TrimSuffix(normal, "/")}, nil
+		return &pathMatcher{kind: pathByElements, value: strings.TrimSuffix(normal, "/")}, nil
 	}
-	return nil, invalid(field+".type", fmt.Errorf("%q: must be Exact, PathPrefix or RegularExpression", m.Type))
-}
-
-func (c *compiler) header(field string, m *bucketconfig.HeaderMatch) (headerMatcher, error) {
-	var compiled headerMatcher
-	if err := checkHeaderName(field+".name", m.Name); err != nil {
-		return compiled, err
-	}
-	compiled.name = http.CanonicalHeaderKey(m.Name)
-	if m.Value == "" {
-		return compiled, invalid(field+".value", errors.New("is empty: an empty header counts as missing and never matches"))
-	}
-	switch m.Type {
-	case "Exact":
-		compiled.value = valueMatcher{kind: exactly, value: m.Value}
-	case "Prefix":
-		compiled.value = valueMatcher{kind: byPrefix, value: m.Value}
-	case "RegularExpression":
-		value, err := c.expression(field, m.Value)
-		if err != nil {
-			return compiled, err
-		}
-		compiled.value = *value
-	default:
-		return compiled, invalid(field+".type", fmt.Errorf("%q: must be Exact, Prefix or RegularExpression", m.Type))
-	}
-	return compiled, nil
-}
-
-// expression anchors an expression at both ends. It is parsed alone and written anew first: neither ")(" nor an open \Q may
-// reach the anchors. A short expression can be a huge program, so all of a policy share one budget.
-func (c *compiler) expression(field, expression string) (*valueMatcher, error) {
-	field += ".value"
-	if expression == "" {
-		return nil, invalid(field, errors.New("is empty: state a regular expression"))
-	}
-	parsed, err := syntax.Parse(expression, syntax.Perl)
-	if err != nil {
-		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
-	}
-	anchored := `\A(?:` + parsed.String() + `)\z`
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
-	}
-	if c.expressionBudget -= len(program.Inst); c.expressionBudget < 0 {
-		return nil, invalid(field, fmt.Errorf("%q: the policy's regular expressions together compile to more than %d instructions: use fewer or smaller repetitions", expression, bucketconfig.MaxRegexProgram))
-	}
-	compiled, err := regexp.Compile(anchored)
-	if err != nil {
-		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
-	}
-	return &valueMatcher{kind: byExpression, expression: compiled}, nil
-}
-
-// checkHeaderName wants a name that can be found among a request's headers. HTTP servers take the three refused ones out.
-func checkHeaderName(field, name string) error {
-	if !isToken(name) {
-		return invalid(field, fmt.Errorf("%q: must be a header's name", name))
-	}
-	switch http.CanonicalHeaderKey(name) {
-	case "Host", "Transfer-Encoding", "Trailer":
-		return invalid(field, fmt.Errorf("%q: can't be matched as a header", name))
-	}
-	return nil
-}
-
-// isToken says whether s is a token of RFC 9110, as methods and names of headers are.
-func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
+	return nil, invalid(field+".type", fmt.Errorf("%q: must be Exact, PathPrefix, RegularExpression or Template", m.Type))
 }

@@ -1,7 +1,9 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"net/netip"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -92,6 +94,29 @@ var _ = Describe("Set", func() {
 		Expect(none.Policies()).To(BeEmpty())
 		Expect(none.Describe(request("/"))).To(Equal(ratelimit.Description{}))
 		Expect(ratelimit.NewSet().Describe(request("/"))).To(Equal(ratelimit.Description{}))
+	})
+
+	It("describes requests at once as it does one by one", func() {
+		p := compile(peers, limits(
+			limit("a", matching(path("Template", "/users/{id}")), keyedBy(part("PathVariable", "id", "Share"))),
+			limit("b", keyedBy(part("Query", "q", "Share"), part("Cookie", "c", "Share"), part("Claim", "sub", "Share"), client("Share")))))
+		set := ratelimit.NewSet(p, compile(named("other"), limits(limit("c", keyedBy(part("Query", "r", "Share"))))))
+		req := func(i int) *ratelimit.Request {
+			r := request(fmt.Sprint("/users/", i), "Cookie", fmt.Sprint("c=", i), "Authorization", token(fmt.Sprintf(`{"sub":%d}`, i)))
+			r.Query = fmt.Sprintf("q=%d&r=%d", i, i)
+			return r
+		}
+		var running sync.WaitGroup
+		for i := range 8 {
+			want := ratelimit.NewSet(set.Policies()...).Describe(req(i))
+			running.Go(func() {
+				defer GinkgoRecover()
+				for range 100 {
+					Expect(set.Describe(req(i)).Groups).To(Equal(want.Groups))
+				}
+			})
+		}
+		running.Wait()
 	})
 
 	It("orders policies by name", func() {

@@ -12,31 +12,44 @@ type Request struct {
 	Method string
 	// Path is the escaped path as the client sent it, without the query; matching normalizes it.
 	Path string
+	// Query is the raw query as the client sent it, without the question mark.
+	Query string
+	// Host is as the client sent it, with a port or without.
 	Host string
 	// Header has canonical names, as net/http makes them.
 	Header http.Header
 	// Peer is the address of the TCP peer; the zero Addr when it could not be read.
 	Peer netip.Addr
+	// Port and PortName are the protected port's number and, if it has one, name.
+	Port     uint16
+	PortName string
+	// Workload is what the pod belongs to, such as deployment/web; empty when it is not known.
+	Workload string
 }
 
 // Charge asks a limit for a cost.
 type Charge struct {
 	Limit *Limit
-	Cost  int64
+	// Cost is what to take now.
+	Cost int64
+	// Later, where set, says which field of the response tells the whole cost; Rest is then to be charged too.
+	Later *bucketconfig.CostSource
 }
 
 // Group is what one call decides: the limits of one policy that share their key values, and so one Redis key.
 type Group struct {
 	Policy *Policy
-	// Tag names the key values without telling them; see keyspace.Tag.
+	// Tag names the key values without telling them; see keyspace.Tagger.
 	Tag     string
 	Charges []Charge
 }
 
-// Denial is a request refused for good: Limit wants KeyPart, which the request lacks.
+// Denial is a request refused for good, by one of two reasons: Limit wants KeyPart, which the request lacks; or Limit's
+// Override says so.
 type Denial struct {
-	Limit   *Limit
-	KeyPart *bucketconfig.KeyPart
+	Limit    *Limit
+	KeyPart  *bucketconfig.KeyPart
+	Override *bucketconfig.Override
 }
 
 // Description is what governs one request. It is made new for each request and never reused, so its groups may outlive
@@ -54,7 +67,25 @@ type Description struct {
 	charges []Charge
 }
 
-// add appends a group with the charges since start, if there are any.
+// refuse notes a denial, and says whether it is carried out.
+func (d *Description) refuse(denial Denial) bool {
+	if denial.Limit.Shadow {
+		d.ShadowDenials = append(d.ShadowDenials, denial)
+		return false
+	}
+	d.Deny = &denial
+	return true
+}
+
+func (d *Description) charge(s *Set, charge Charge) {
+	if d.charges == nil {
+		d.charges = make([]Charge, 0, s.charges)
+		d.Groups = make([]Group, 0, s.groups)
+	}
+	d.charges = append(d.charges, charge)
+}
+
+// add appends a group with the charges since start.
 func (d *Description) add(policy *Policy, tag string, start int) {
 	d.Groups = append(d.Groups, Group{Policy: policy, Tag: tag, Charges: d.charges[start:len(d.charges):len(d.charges)]})
 }

@@ -1,107 +1,186 @@
 package ratelimit
 
 import (
-	"net/http"
+	"crypto/sha256"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
 )
-
-// view is a request as matchers see it: what is costly is found once, when first asked for.
-type view struct {
-	req      *Request
-	path     string
-	havePath bool
-}
-
-func (v *view) normalPath() string {
-	if !v.havePath {
-		v.path, v.havePath = NormalizePath(v.req.Path), true
-	}
-	return v.path
-}
 
 // matcher is a compiled Match: all that it states must hold.
 type matcher struct {
 	methods []string
-	path    *valueMatcher
-	headers []headerMatcher
+	ports   []portMatcher
+	hosts   hostMatcher
+	path    *pathMatcher
+	grpc    *bucketconfig.GRPCMatch
+	named   []namedMatcher // headers, query parameters and cookies
+	clients []netip.Prefix
 }
 
-type headerMatcher struct {
-	name  string // canonical
-	value valueMatcher
-}
+// noMatch is where no matcher fits.
+const noMatch = -1
 
-// anyFits says whether any of the matchers fits; none fits when there is none.
-func anyFits(matchers []matcher, v *view) bool {
+// firstFit is the place of the first matcher that fits, or noMatch.
+func firstFit(matchers []matcher, v *view) int {
 	for i := range matchers {
 		if matchers[i].fits(v) {
+			return i
+		}
+	}
+	return noMatch
+}
+
+// fits asks what is cheap first.
+func (m *matcher) fits(v *view) bool {
+	if len(m.methods) > 0 && !slices.Contains(m.methods, v.req.Method) {
+		return false
+	}
+	if len(m.ports) > 0 && !anyPort(m.ports, v.req) {
+		return false
+	}
+	if m.hosts != nil && !m.hosts.fits(v.normalHost()) {
+		return false
+	}
+	if m.path != nil && !m.path.fits(v.normalPath()) {
+		return false
+	}
+	if m.grpc != nil && !callFits(m.grpc, v) {
+		return false
+	}
+	for i := range m.named {
+		if !m.named[i].fits(v) {
+			return false
+		}
+	}
+	return len(m.clients) == 0 || anyContains(m.clients, v.clientAddr())
+}
+
+// portMatcher compares with a protected port's number or, where name is set, its name.
+type portMatcher struct {
+	number uint16
+	name   string
+}
+
+func anyPort(ports []portMatcher, req *Request) bool {
+	for i := range ports {
+		if p := &ports[i]; p.name == "" && p.number == req.Port || p.name != "" && p.name == req.PortName {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *matcher) fits(v *view) bool {
-	if len(m.methods) > 0 && !slices.Contains(m.methods, v.req.Method) {
+// hostMatcher holds hosts in normal form and, for all names below one, that name with a dot before it.
+type hostMatcher map[string]struct{}
+
+// maxHost bounds names; a longer host is none.
+const maxHost = 253
+
+func (m hostMatcher) fits(host string) bool {
+	if len(host) > maxHost || strings.HasPrefix(host, ".") {
 		return false
 	}
-	if m.path != nil && !m.path.fits(v.normalPath()) {
+	if _, ok := m[host]; ok {
+		return true
+	}
+	for i := 1; i < len(host); i++ {
+		if host[i] != '.' {
+			continue
+		}
+		if _, ok := m[host[i:]]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// callFits compares the call of a gRPC request, whose path is /package.Service/Method.
+func callFits(m *bucketconfig.GRPCMatch, v *view) bool {
+	if !v.isGRPC() {
 		return false
 	}
-	for i := range m.headers {
-		value := headerValue(v.req.Header, m.headers[i].name)
-		if value == "" || !m.headers[i].value.fits(value) {
-			return false
-		}
-	}
-	return true
+	service, method, ok := strings.Cut(v.normalPath()[1:], "/")
+	return ok && service != "" && method != "" && strings.IndexByte(method, '/') < 0 &&
+		(m.Service == "" || m.Service == service) && (m.Method == "" || m.Method == method)
 }
 
-// headerValue is the value of all of a header's lines in their order, joined by ", " as RFC 9110 section 5.3 allows.
-// Empty means missing. The name is canonical.
-func headerValue(h http.Header, name string) string {
-	lines := h[name]
-	switch len(lines) {
-	case 0:
-		return ""
-	case 1:
-		return lines[0]
-	}
-	for _, line := range lines {
-		if line != "" {
-			return strings.Join(lines, ", ")
-		}
-	}
-	return ""
-}
-
-type valueKind uint8
+type pathKind uint8
 
 const (
-	exactly valueKind = iota
-	byElements
-	byPrefix
-	byExpression
+	pathExact pathKind = iota
+	pathByElements
+	pathExpression
+	pathTemplate
 )
 
-type valueMatcher struct {
-	kind       valueKind
-	value      string // of byElements: without the slash at its end
+// pathMatcher compares a path in normal form.
+type pathMatcher struct {
+	kind       pathKind
+	value      string // of pathByElements: without the slash at its end
 	expression *regexp.Regexp
+	template   *template
 }
 
-func (m *valueMatcher) fits(s string) bool {
+func (m *pathMatcher) fits(path string) bool {
 	switch m.kind {
-	case exactly:
-		return s == m.value
-	case byElements:
-		rest, ok := strings.CutPrefix(s, m.value)
+	case pathExact:
+		return path == m.value
+	case pathByElements:
+		rest, ok := strings.CutPrefix(path, m.value)
 		return ok && (rest == "" || rest[0] == '/')
-	case byPrefix:
-		return strings.HasPrefix(s, m.value)
+	case pathTemplate:
+		return m.template.fits(path)
 	default:
-		return m.expression.MatchString(s)
+		return m.expression.MatchString(path)
 	}
+}
+
+type namedKind uint8
+
+const (
+	namedExact namedKind = iota
+	namedPrefix
+	namedExpression
+	namedPresent
+	namedAbsent
+	namedIn
+	namedInSHA256
+)
+
+// namedMatcher compares a header, query parameter or cookie. One that is missing fits namedAbsent alone.
+type namedMatcher struct {
+	attribute  uint16
+	kind       namedKind
+	value      string
+	expression *regexp.Regexp
+	values     map[string]struct{}
+	sums       map[[sha256.Size]byte]struct{}
+}
+
+func (m *namedMatcher) fits(v *view) bool {
+	found := v.value(m.attribute)
+	if !found.present {
+		return m.kind == namedAbsent
+	}
+	ok := false
+	switch m.kind {
+	case namedExact:
+		ok = found.text == m.value
+	case namedPrefix:
+		ok = strings.HasPrefix(found.text, m.value)
+	case namedExpression:
+		ok = m.expression.MatchString(found.text)
+	case namedPresent:
+		ok = true
+	case namedAbsent:
+	case namedIn:
+		_, ok = m.values[found.text]
+	case namedInSHA256:
+		_, ok = m.sums[*v.sum(found)]
+	}
+	return ok
 }

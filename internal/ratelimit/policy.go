@@ -1,8 +1,6 @@
 package ratelimit
 
 import (
-	"net/netip"
-
 	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/keyspace"
 )
@@ -12,130 +10,143 @@ type Policy struct {
 	Record *bucketconfig.Record
 	Limits []*Limit
 
-	secret   []byte
-	exempt   []matcher
-	keySets  []keySet
-	clientIP *clientIP // nil when the policy does not state it
+	tagger     *keyspace.Tagger
+	exempt     []matcher
+	keySets    []keySet
+	clientIP   *clientIP   // nil when the policy does not state it
+	attributes []attribute // all that matches and keys ask for by name
 }
 
-// Limit is a compiled limit.
+// Limit is a compiled limit or, where Override is set, the limit as that override makes it.
 type Limit struct {
 	Policy *Policy
+	// Config is the limit's; under an override its Bucket is that of the override.
 	Config *bucketconfig.Limit
-	// ID tells this limit's record from others in one bucket string: the first 64 bits of a hash of its name.
+	// Override is the override of type Bucket that this is; nil for the limit itself.
+	Override *bucketconfig.Override
+	// ID tells this limit's record from others in one bucket string: the first 64 bits of a hash of its name and, if
+	// there is one, its override's.
 	ID uint64
 	// Shadow is true when the limit or its policy is in Shadow.
 	Shadow bool
-	// QualifiedName is policy/limit, as fields and metrics spell it.
+	// QualifiedName is policy/limit, as fields and metrics spell it, under overrides too.
 	QualifiedName string
 	// WindowSeconds is how long the bucket takes from empty to full, rounded up; at least 1 and at most 15 digits.
 	WindowSeconds int64
 
-	matches []matcher
+	matches    []matcher
+	overrides  overrides
+	costRules  []costRule
+	costHeader uint16 // the attribute of a cost source of type RequestHeader
 	// skip and deny say what a missing key part does; bit i stands for part i of the limit's key set.
 	skip, deny uint16
 }
 
-// keySet is the limits of a policy that share the definition of their key: the same attributes, in whatever order they
-// were written. They lie in one Redis key per set of values.
-type keySet struct {
-	parts  []bucketconfig.KeyPart // ordered by type and name; WhenMissing is each limit's own
-	limits []*Limit
-	tag    string // of a key set without parts, whose tag never changes
-}
-
 // describe appends what of this policy governs the request. It stops at the first denial that is enforced.
-func (p *Policy) describe(v *view, d *Description, s *Set) {
-	if anyFits(p.exempt, v) {
+func (p *Policy) describe(v *view, d *Description) {
+	if firstFit(p.exempt, v) != noMatch {
 		return
 	}
 	for i := range p.keySets {
-		set := &p.keySets[i]
-		var values keyValues
+		if p.keySets[i].describe(p, v, d); d.Deny != nil {
+			return
+		}
+	}
+}
+
+// governing is a limit that governs a request: with its bucket, and by which of its matches.
+type governing struct {
+	limit    *Limit
+	template *template // of the path that fits, nil when it has none
+	charge   Charge
+}
+
+func (s *keySet) describe(p *Policy, v *view, d *Description) {
+	var values keyValues
+	var found [bucketconfig.MaxLimits]governing
+	n := 0
+	for _, limit := range s.limits {
+		template, fits := limit.fits(v)
+		if !fits {
+			continue
+		}
+		bucket, denied := limit.overridden(v)
+		if bucket == nil {
+			if denied != nil && d.refuse(Denial{Limit: limit, Override: denied}) {
+				return
+			}
+			continue
+		}
+		if !values.read {
+			values.fill(s.parts, v)
+		}
+		if values.missing&limit.skip != 0 {
+			continue
+		}
+		if missing := values.missing & limit.deny; missing != 0 {
+			if d.refuse(Denial{Limit: limit, KeyPart: s.firstPart(missing)}) {
+				return
+			}
+			continue
+		}
+		found[n] = governing{limit: limit, template: template, charge: Charge{Limit: bucket, Cost: limit.cost(v)}}
+		if source := limit.Config.CostSource; source != nil && source.Type == costResponseHeader {
+			found[n].charge.Later = source
+		}
+		n++
+	}
+	s.group(p, v, d, &values, found[:n])
+}
+
+// group appends the groups of those limits whose key values are the same.
+func (s *keySet) group(p *Policy, v *view, d *Description, values *keyValues, found []governing) {
+	for done := uint32(0); len(found) > 0; {
 		start := len(d.charges)
-		for _, limit := range set.limits {
-			if len(limit.matches) > 0 && !anyFits(limit.matches, v) {
-				continue
-			}
-			if !values.read {
-				values.fill(set.parts, v.req, p.clientIP)
-			}
+		for i := range found {
+			one := &found[i]
 			switch {
-			case values.missing&limit.skip != 0:
+			case done&(1<<i) != 0:
 				continue
-			case values.missing&limit.deny != 0:
-				denial := Denial{Limit: limit, KeyPart: set.firstPart(values.missing & limit.deny)}
-				if !limit.Shadow {
-					d.Deny = &denial
-					return
-				}
-				d.ShadowDenials = append(d.ShadowDenials, denial)
+			case !s.byPath:
+			case len(d.charges) == start:
+				values.fillPath(s.parts, one.template, v.normalPath())
+			case !values.samePath(s.parts, one.template, v.normalPath()):
 				continue
 			}
-			if d.charges == nil {
-				d.charges = make([]Charge, 0, s.charges)
-				d.Groups = make([]Group, 0, s.groups)
-			}
-			d.charges = append(d.charges, Charge{Limit: limit, Cost: limit.Config.Cost})
+			d.charge(v.set, one.charge)
+			done |= 1 << i
 		}
-		if len(d.charges) > start {
-			d.add(p, set.tagOf(p, &values), start)
+		if len(d.charges) == start {
+			return
 		}
+		d.add(p, s.tagOf(p, values), start)
 	}
 }
 
-// firstPart is the part of the lowest bit.
-func (s *keySet) firstPart(bits uint16) *bucketconfig.KeyPart {
-	for i := range s.parts {
-		if bits&(1<<i) != 0 {
-			return &s.parts[i]
-		}
+// fits says whether the limit matches the request, and by which template if by one.
+func (l *Limit) fits(v *view) (*template, bool) {
+	if len(l.matches) == 0 {
+		return nil, true
 	}
-	return nil
+	i := firstFit(l.matches, v)
+	if i == noMatch {
+		return nil, false
+	}
+	if path := l.matches[i].path; path != nil {
+		return path.template, true
+	}
+	return nil, true
 }
 
-// Presence flags in a tag: a part that is missing and shared can't collide with any value.
-const (
-	absent  = "0"
-	present = "1"
-)
-
-func (s *keySet) tagOf(p *Policy, values *keyValues) string {
-	if len(s.parts) == 0 {
-		return s.tag
+// overridden is the limit with the bucket that counts for the request; nil when an override lifts the limit or, where one
+// is given, denies the request. It comes before key parts: what is denied or unlimited is so whatever else is missing.
+func (l *Limit) overridden(v *view) (bucket *Limit, denied *bucketconfig.Override) {
+	o := l.overrides.find(v)
+	switch {
+	case o == nil:
+		return l, nil
+	case o.config.Type == overrideDeny:
+		return nil, o.config
 	}
-	var array [2 + 4*bucketconfig.MaxKeyParts]string
-	parts := append(array[:0], p.Record.Kind, p.Record.Name)
-	for i := range s.parts {
-		flag := present
-		if values.missing&(1<<i) != 0 {
-			flag = absent
-		}
-		parts = append(parts, s.parts[i].Type, s.parts[i].Name, flag, values.value[i])
-	}
-	return keyspace.Tag(p.secret, parts...)
-}
-
-// keyValues are the values of a key set's parts in one request.
-type keyValues struct {
-	read    bool
-	missing uint16 // bit i: part i is missing, and value[i] empty
-	value   [bucketconfig.MaxKeyParts]string
-}
-
-func (k *keyValues) fill(parts []bucketconfig.KeyPart, req *Request, ip *clientIP) {
-	k.read = true
-	for i := range parts {
-		switch parts[i].Type {
-		case keyPartHeader:
-			k.value[i] = headerValue(req.Header, parts[i].Name)
-		case keyPartClientIP:
-			if client := ip.identify(req); client != (netip.Prefix{}) {
-				k.value[i] = client.String()
-			}
-		}
-		if k.value[i] == "" {
-			k.missing |= 1 << i
-		}
-	}
+	return o.limit, nil
 }

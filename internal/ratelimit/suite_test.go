@@ -83,7 +83,7 @@ func path(kind, value string) bucketconfig.Match {
 }
 
 func headerMatch(kind, name, value string) bucketconfig.Match {
-	return bucketconfig.Match{Headers: []bucketconfig.HeaderMatch{{Name: name, StringMatch: bucketconfig.StringMatch{Type: kind, Value: value}}}}
+	return bucketconfig.Match{Headers: []bucketconfig.NamedMatch{{Name: name, Type: kind, Value: value}}}
 }
 
 // request is a GET of / by 192.0.2.1; headers are pairs of name and value, repeated names make repeated lines.

@@ -15,11 +15,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
 )
 
 // VerdictTimeout is how long a flusher of verdicts reads on after the verdicts themselves stopped waiting. It is the
-// deadline of the context that the flusher passes; each verdict's own budget is shorter.
+// deadline of the context that the flusher passes, unless a verdict has a greater budget.
 const VerdictTimeout = 250 * time.Millisecond
+
+// longestVerdict is the greatest budget of a verdict.
+const longestVerdict = bucketconfig.MaxTimeoutUS * time.Microsecond
 
 // Credentials tells user and password of each new connection; it must be safe for concurrent use and not block. Open
 // connections keep the user that they came with, also after a change of the password.
@@ -64,8 +69,8 @@ func NewVerdict(o Options) *redis.ClusterClient {
 	// A batch is small and nothing waits for a retry: a failed dial is told at once, and one dial at a time keeps a
 	// master that hangs from being stormed by them.
 	c.DialTimeout, c.DialerRetries, c.MaxConcurrentDials, c.PoolSize = VerdictTimeout, 1, 1, 4
-	// Only calls without a deadline, go-redis' own loading of the topology, ever see these.
-	c.ReadTimeout, c.WriteTimeout = 2*VerdictTimeout, 2*VerdictTimeout
+	// They cut the deadlines of all calls, so no deadline is longer; go-redis' own loading of the topology has no other.
+	c.ReadTimeout, c.WriteTimeout = longestVerdict+VerdictTimeout, longestVerdict+VerdictTimeout
 	return redis.NewClusterClient(c)
 }
 

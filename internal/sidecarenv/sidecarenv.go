@@ -20,9 +20,12 @@ const (
 	PodName   = "PORTERO_POD_NAME"
 	PodUID    = "PORTERO_POD_UID"
 	PodIP     = "PORTERO_POD_IP"
-	// Ports lists the protected ports: APP:LISTEN:SHADOW numbers, separated by commas ("8080:14080:14180"). SHADOW is the
-	// port on which kubelet's probes reach the app; the redirect uses it, the proxy does not. Required.
+	// Ports lists the protected ports: APP:LISTEN:SHADOW[:NAME], separated by commas ("8080:14080:14180:http"). SHADOW is the
+	// port on which kubelet's probes reach the app; the redirect uses it, the proxy does not. NAME is what the pod calls the
+	// app's port. Required.
 	Ports = "PORTERO_PORTS"
+	// Workload is what the pod belongs to: kind in lower case and name, such as deployment/web.
+	Workload = "PORTERO_WORKLOAD"
 	// HostIPs lists the node's addresses, separated by commas; read by the redirect only.
 	HostIPs = "PORTERO_HOST_IPS"
 	// UpstreamHost is where the app listens; default: the pod's IP.

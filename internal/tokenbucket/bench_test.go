@@ -2,6 +2,7 @@ package tokenbucket_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -44,6 +45,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Fatal(err)
 	}
 	takeOf := func(charges ...tokenbucket.Charge) func(context.Context, redis.Pipeliner) {
+		key := fmt.Sprint(key, len(charges))
 		return func(ctx context.Context, pipe redis.Pipeliner) {
 			call, err := tokenbucket.NewTake(key, charges)
 			if err != nil {
@@ -62,7 +64,8 @@ func BenchmarkCall(b *testing.B) {
 			seed.EvalSha(ctx, pipe, []string{key + "seed"}, 1e9, 1000, 1)
 		}},
 		{"take", takeOf(tokenbucket.Charge{ID: 1, Params: roomy, Cost: 1})},
-		{"take-two-limits", takeOf(tokenbucket.Charge{ID: 1, Params: roomy, Cost: 1}, tokenbucket.Charge{ID: 2, Params: roomy, Cost: 1})},
+		{"take-three-limits", takeOf(tokenbucket.Charge{ID: 1, Params: roomy, Cost: 1}, tokenbucket.Charge{ID: 2, Params: roomy, Cost: 1},
+			tokenbucket.Charge{ID: 3, Params: roomy, Cost: 1})},
 		{"take-refused", takeOf(spent)},
 	}
 	for _, batch := range []struct {

@@ -26,3 +26,19 @@ func WithHeader(name string, revision int, body string) string {
 
 // SourceOf is a library of this revision with any body.
 func SourceOf(body string) Source { return Source{Digest: digestOf(body)} }
+
+// NewGiveBackOf is a call of another library's function.
+func NewGiveBackOf(library, key string, receipts []Receipt) (*GiveBack, error) {
+	giveBack, err := NewGiveBack(key, receipts)
+	if err == nil {
+		giveBack.Args()[1] = library + "_giveback"
+	}
+	return giveBack, err
+}
+
+// With is the receipt with another epoch or server, as none that a reply tells.
+func (r Receipt) With(epochs, servers uint64) Receipt {
+	r.epoch += epochs
+	r.server += servers
+	return r
+}

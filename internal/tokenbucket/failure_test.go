@@ -36,12 +36,12 @@ var _ = Describe("A failure of the store", func() {
 		Entry("no argument", func() []any { return nil }, "one argument"),
 		Entry("two arguments", func() []any { return []any{packed(valid), "x"} }, "one argument"),
 		Entry("an empty one", func() []any { return []any{""} }, "unknown version"),
-		Entry("another version", func() []any { return []any{with(packed(valid), 0, 2)} }, "unknown version"),
+		Entry("another version", func() []any { return []any{with(packed(valid), 0, 3)} }, "unknown version"),
 		Entry("no charge", func() []any { return []any{packed(valid)[:1]} }, "wrong length"),
 		Entry("half a charge", func() []any { return []any{packed(valid)[:30]} }, "wrong length"),
 		Entry("one byte more", func() []any { return []any{append(packed(valid), 0)} }, "wrong length"),
 		Entry("17 charges", func() []any {
-			return []any{"\x01" + strings.Repeat(string(packed(valid)[1:]), 17)}
+			return []any{"\x02" + strings.Repeat(string(packed(valid)[1:]), 17)}
 		}, "wrong length"),
 		Entry("two charges of one limit", func() []any { return []any{packed(valid, valid)} }, "two charges of one limit"),
 		Entry("an order that is not exact", func() []any { return []any{with(packed(valid), 9, 0, 0x20)} }, "order"),
@@ -77,10 +77,10 @@ var _ = Describe("A failure of the store", func() {
 			return cluster.Client().HSet(ctx, key, "f", "v").Err()
 		}, "WRONGTYPE"),
 		Entry("another version", func(ctx context.Context, key string) error {
-			return cluster.Client().Set(ctx, key, "\x02"+strings.Repeat("x", 52), 0).Err()
+			return cluster.Client().Set(ctx, key, "\x03"+strings.Repeat("x", 68), 0).Err()
 		}, "no buckets of this version"),
 		Entry("half a record", func(ctx context.Context, key string) error {
-			return cluster.Client().Set(ctx, key, "\x01"+strings.Repeat("x", 51), 0).Err()
+			return cluster.Client().Set(ctx, key, "\x02"+strings.Repeat("x", 67), 0).Err()
 		}, "no buckets of this version"),
 	)
 
@@ -117,14 +117,17 @@ var _ = Describe("A failure of the store", func() {
 			Expect(err).To(MatchError(ContainSubstring(message)))
 		},
 		Entry("nothing", nil, "ends too early"),
-		Entry("half a result", make([]byte, 20), "ends too early"),
-		Entry("two results", make([]byte, 42), "goes on"),
-		Entry("unknown flags", with(make([]byte, 21), 0, 4), "flags 0x4"),
-		Entry("too many tokens", with(make([]byte, 21), 4, 11), "11 tokens"),
-		Entry("too large a remainder", with(make([]byte, 21), 5, 1), "remainder"),
-		Entry("too large a lag", with(make([]byte, 21), 13, 1), "lag"),
-		Entry("stale without parameters", with(make([]byte, 21), 0, 2), "ends too early"),
-		Entry("stale with bad parameters", with(make([]byte, 37), 0, 2), "capacity 0"),
+		Entry("half a head", make([]byte, 15), "ends too early"),
+		Entry("half a result", make([]byte, 16+20), "ends too early"),
+		Entry("no epoch", make([]byte, 16+21), "ends too early"),
+		Entry("two results", make([]byte, 16+2*29), "goes on"),
+		Entry("a time that is not exact", with(make([]byte, 16+29), 8, 1), "time"),
+		Entry("unknown flags", with(make([]byte, 16+29), 16, 4), "flags 0x4"),
+		Entry("too many tokens", with(make([]byte, 16+29), 16+4, 11), "11 tokens"),
+		Entry("too large a remainder", with(make([]byte, 16+29), 16+5, 1), "remainder"),
+		Entry("too large a lag", with(make([]byte, 16+29), 16+13, 1), "lag"),
+		Entry("stale without parameters", with(make([]byte, 16+29), 16, 2), "ends too early"),
+		Entry("stale with bad parameters", with(make([]byte, 16+45), 16, 2), "capacity 0"),
 	)
 
 	It("is what a reply of another type is taken for", func() {
@@ -185,7 +188,12 @@ var _ = Describe("A call", func() {
 		call, err := tokenbucket.NewTake(key, []tokenbucket.Charge{valid})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(client.Process(ctx, call)).To(Succeed())
-		Expect(call.Result()).To(HaveLen(1))
+		results, err := call.Result()
+		Expect(err).NotTo(HaveOccurred())
+		back, err := tokenbucket.NewGiveBack(key, []tokenbucket.Receipt{results[0].Receipt})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Process(ctx, back)).To(Succeed())
+		Expect(back.Settled()).To(Equal(1))
 	})
 })
 

@@ -11,8 +11,8 @@ import (
 // FuzzReply feeds arbitrary replies: no panic, and what is accepted is within the bounds that waits are computed with.
 func FuzzReply(f *testing.F) {
 	charges := []tokenbucket.Charge{valid, valid}
-	f.Add(make([]byte, 42))
-	f.Add(append(append([]byte{3}, make([]byte, 20)...), 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff))
+	f.Add(make([]byte, 16+2*29))
+	f.Add(append(append(append(make([]byte, 16), 3), make([]byte, 20)...), 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		results, err := tokenbucket.DecodeResults(reply, charges)
 		if err != nil {
@@ -39,14 +39,15 @@ func FuzzArguments(f *testing.F) {
 	f.Add(packed(valid))
 	f.Add(packed(valid, tokenbucket.Charge{ID: 2, Params: slow, Cost: 11, Shadow: true}))
 	f.Add([]byte{1})
+	f.Add(with(packed(valid), 0, 1))
 	f.Fuzz(func(t *testing.T, args []byte) {
 		const key = "fuzz:arguments"
 		if err := client.Del(t.Context(), key).Err(); err != nil {
 			t.Fatal(err)
 		}
 		reply, err := client.FCall(t.Context(), tokenbucket.FunctionTake, []string{key}, args).Text()
-		if err != nil {
-			return
+		if err != nil || args[0] != 2 {
+			return // or what an older sidecar would ask
 		}
 		charges := unpack(args)
 		results, err := tokenbucket.DecodeResults([]byte(reply), charges)

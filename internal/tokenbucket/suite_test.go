@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,6 +117,17 @@ func take(ctx context.Context, key string, charges ...tokenbucket.Charge) []toke
 	return results
 }
 
+// giveBack returns charges by the library as it is, and tells how many receipts are settled.
+func giveBack(ctx context.Context, key string, receipts ...tokenbucket.Receipt) int {
+	GinkgoHelper()
+	call, err := tokenbucket.NewGiveBack(key, receipts)
+	Expect(err).NotTo(HaveOccurred())
+	_ = cluster.Client().Process(ctx, call)
+	settled, err := call.Settled()
+	Expect(err).NotTo(HaveOccurred())
+	return settled
+}
+
 // takeAt calls the library at a time of the caller's choice, and also tells the key's expiry in unix milliseconds, or a
 // negative number where there is no key.
 func takeAt(ctx context.Context, client *redis.Client, key string, nowUS int64, charges ...tokenbucket.Charge,
@@ -124,15 +136,43 @@ func takeAt(ctx context.Context, client *redis.Client, key string, nowUS int64, 
 	if err != nil {
 		return nil, 0, err
 	}
+	expiry, err := at(ctx, client, key, nowUS, call)
+	if err != nil {
+		return nil, 0, err
+	}
+	results, err := call.Result()
+	return results, expiry, err
+}
+
+// giveBackAt is giveBack at a time of the caller's choice, with the key's expiry.
+func giveBackAt(ctx context.Context, client *redis.Client, key string, nowUS int64, receipts ...tokenbucket.Receipt) (int, int64, error) {
+	call, err := tokenbucket.NewGiveBackOf(testLibrary.Name, key, receipts)
+	if err != nil {
+		return 0, 0, err
+	}
+	expiry, err := at(ctx, client, key, nowUS, call)
+	if err != nil {
+		return 0, 0, err
+	}
+	settled, err := call.Settled()
+	return settled, expiry, err
+}
+
+// at runs a call of the test library at a time, and tells the key's expiry.
+func at(ctx context.Context, client *redis.Client, key string, nowUS int64, call redis.Cmder) (int64, error) {
 	pipe := client.Pipeline()
 	pipe.FCall(ctx, "test_set_clock", []string{key}, nowUS)
 	_ = pipe.Process(ctx, call)
 	expiry := pipe.Do(ctx, "PEXPIRETIME", key)
-	_, _ = pipe.Exec(ctx)
-	results, err := call.Result()
-	if err != nil {
-		return nil, 0, err
+	_, _ = pipe.Exec(ctx) // what sets the clock answers nil, an error to go-redis
+	return expiry.Int64()
+}
+
+// bare are results without receipts, which differ with each call.
+func bare(results []tokenbucket.ChargeResult) []tokenbucket.ChargeResult {
+	results = slices.Clone(results)
+	for i := range results {
+		results[i].Receipt = tokenbucket.Receipt{}
 	}
-	ms, err := expiry.Int64()
-	return results, ms, err
+	return results
 }

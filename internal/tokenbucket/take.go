@@ -24,9 +24,11 @@ const (
 	maxExact = 1 << 53
 
 	// The layouts are described in token_bucket.lua.
-	chargesVersion = 1
+	chargesVersion = 2
 	chargeSize     = 37
+	originSize     = 16
 	resultSize     = 21
+	epochSize      = 8
 	inForceSize    = 16
 	flagAllowed    = 1
 	flagStale      = 2
@@ -58,11 +60,13 @@ type ChargeResult struct {
 	Level localbucket.Level
 	// Params is the shape that decided: the caller's, unless Stale.
 	Params localbucket.Params
+	// Receipt is the proof of a charge that was made, to give it back; the zero Receipt where none was.
+	Receipt Receipt
 }
 
 // Take is one call of the take function: a redis.Cmder for Process and pipelines. An executed one is not to be used again.
 type Take struct {
-	*redis.Cmd
+	once
 	charges []Charge
 }
 
@@ -82,10 +86,7 @@ func NewTake(key string, charges []Charge) (*Take, error) {
 		}
 		packed = charges[i].append(packed)
 	}
-	cmd := redis.NewCmd(context.Background(), "fcall", FunctionTake, "1", key, packed)
-	const keyPosition = 3
-	cmd.SetFirstKeyPos(keyPosition)
-	return &Take{Cmd: cmd, charges: charges}, nil
+	return &Take{once: call(FunctionTake, key, packed), charges: charges}, nil
 }
 
 func (c *Charge) validate() error {
@@ -114,16 +115,29 @@ func (c *Charge) append(packed []byte) []byte {
 	return append(packed, 0)
 }
 
-// NoRetry keeps go-redis from sending a call again whose outcome is unknown: that could charge twice. Redirections, which
-// prove that nothing ran, are still followed.
-func (t *Take) NoRetry() bool { return true }
-
 // Clone copies the call, so that a copy too is never retried.
-func (t *Take) Clone() redis.Cmder {
-	if cmd, ok := t.Cmd.Clone().(*redis.Cmd); ok {
-		return &Take{Cmd: cmd, charges: t.charges}
+func (t *Take) Clone() redis.Cmder { return &Take{once: t.clone(), charges: t.charges} }
+
+// once is a call of a function on one key that is sent once: sent again after an outcome that is unknown, it could charge
+// or give back twice. Redirections, which prove that nothing ran, are still followed.
+type once struct{ *redis.Cmd }
+
+func call(function, key string, packed []byte) once {
+	cmd := redis.NewCmd(context.Background(), "fcall", function, "1", key, packed)
+	const keyPosition = 3
+	cmd.SetFirstKeyPos(keyPosition)
+	return once{cmd}
+}
+
+// NoRetry keeps go-redis from sending the call again.
+func (once) NoRetry() bool { return true }
+
+func (o once) clone() once {
+	cmd, ok := o.Cmd.Clone().(*redis.Cmd)
+	if !ok {
+		return o
 	}
-	return t
+	return once{cmd}
 }
 
 // Result has an entry for each charge, in their order. Any error is a failure of the store, and tells nothing of whether
@@ -150,11 +164,22 @@ var (
 )
 
 func decodeResults(packed []byte, charges []Charge) ([]ChargeResult, error) {
+	if len(packed) < originSize {
+		return nil, errShort
+	}
+	server, nowUS := binary.BigEndian.Uint64(packed), binary.BigEndian.Uint64(packed[8:])
+	if nowUS >= maxExact {
+		return nil, fmt.Errorf("time %d us is out of range", nowUS)
+	}
+	packed = packed[originSize:]
 	results := make([]ChargeResult, len(charges))
 	for i := range charges {
 		var err error
 		if packed, err = results[i].decode(packed, &charges[i]); err != nil {
 			return nil, fmt.Errorf("result %d: %w", i, err)
+		}
+		if receipt := &results[i].Receipt; receipt.epoch != 0 {
+			receipt.server, receipt.takenUS = server, nowUS+uint64(results[i].Level.UpdatedUS)
 		}
 	}
 	if len(packed) > 0 {
@@ -201,7 +226,13 @@ func (r *ChargeResult) decode(packed []byte, charge *Charge) ([]byte, error) {
 		return nil, fmt.Errorf("lag of %d us is out of range", lag)
 	}
 	r.Level = localbucket.Level{Tokens: tokens, Remainder: int64(remainder), UpdatedUS: int64(lag)}
-	return packed, nil
+	if len(packed) < epochSize {
+		return nil, errShort
+	}
+	if epoch := binary.BigEndian.Uint64(packed); epoch != 0 {
+		r.Receipt = Receipt{id: charge.ID, cost: charge.Cost, epoch: epoch}
+	}
+	return packed[epochSize:], nil
 }
 
 // IsMissingFunction tells whether an error says that the server lacks the library, as after FUNCTION FLUSH or on a master

@@ -103,7 +103,7 @@ var _ = Describe("Taking", func() {
 			_, err := tryTake(ctx, key, tokenbucket.Charge{ID: 3, Params: slow, Cost: 1})
 			g.Expect(err).NotTo(HaveOccurred())
 			// Of 2, a millisecond later, nothing is left; 1 and 3 stay.
-			g.Expect(cluster.Client().StrLen(ctx, key).Val()).To(Equal(int64(1 + 2*52)))
+			g.Expect(cluster.Client().StrLen(ctx, key).Val()).To(Equal(int64(1 + 2*68)))
 		}).WithTimeout(2 * time.Second).WithPolling(5 * time.Millisecond).Should(Succeed())
 		Expect(take(ctx, key, tokenbucket.Charge{ID: 1, Params: slow, Cost: 1})[0].Level.Tokens).To(Equal(int64(5)))
 	})

@@ -2,9 +2,6 @@ package translator
 
 import (
 	"cmp"
-	"errors"
-	"net/http"
-	"net/netip"
 	"regexp"
 	"time"
 
@@ -19,14 +16,12 @@ const (
 	defaultTimeout    = "10ms"
 	defaultStatusCode = 429
 	defaultCost       = 1
+	defaultBodyType   = "text/plain; charset=utf-8"
 	defaultIPv4Prefix = 32
 	defaultIPv6Prefix = 64
 )
 
 const maxTimeout = time.Second
-
-// method is what the CRD's rule says. Methods are compared letter by letter, so that another would never fit.
-var method = regexp.MustCompile(`^[A-Z][A-Z0-9_-]*$`)
 
 func convert(policy *v1alpha1.RateLimitPolicy) (*bucketconfig.Record, error) {
 	path := field.NewPath("spec")
@@ -43,10 +38,6 @@ func convert(policy *v1alpha1.RateLimitPolicy) (*bucketconfig.Record, error) {
 		Generation: policy.Generation,
 		Order:      order(policy),
 		Shadow:     shadow,
-		Response: bucketconfig.Response{
-			RateLimitHeaders: string(cmp.Or(spec.Response.RateLimitHeaders, v1alpha1.RateLimitHeadersStandard)),
-			StatusCode:       int(cmp.Or(spec.Response.StatusCode, defaultStatusCode)),
-		},
 	}
 	if record.Selector, err = convertSelector(&spec.Selector, path.Child("selector")); err != nil {
 		return nil, err
@@ -54,14 +45,18 @@ func convert(policy *v1alpha1.RateLimitPolicy) (*bucketconfig.Record, error) {
 	if record.ClientIP, err = convertClientIP(spec.ClientIP, path.Child("clientIP")); err != nil {
 		return nil, err
 	}
-	if record.Exempt, err = convertMatches(spec.Exempt, path.Child("exempt")); err != nil {
-		return nil, err
-	}
 	if record.Store, err = convertStore(&spec.Store, path.Child("store")); err != nil {
 		return nil, err
 	}
+	if record.Response, err = convertResponse(&spec.Response, path.Child("response")); err != nil {
+		return nil, err
+	}
+	c := converter{clientKnown: record.ClientIP != nil}
+	if record.Exempt, err = c.matches(spec.Exempt, path.Child("exempt")); err != nil {
+		return nil, err
+	}
 	for i := range spec.Limits {
-		limit, err := convertLimit(&spec.Limits[i], path.Child("limits").Index(i))
+		limit, err := c.limit(&spec.Limits[i], path.Child("limits").Index(i))
 		if err != nil {
 			return nil, err
 		}
@@ -108,6 +103,29 @@ func convertStore(store *v1alpha1.Store, path *field.Path) (bucketconfig.Store, 
 	}, nil
 }
 
+func convertResponse(response *v1alpha1.Response, path *field.Path) (bucketconfig.Response, error) {
+	converted := bucketconfig.Response{
+		RateLimitHeaders: string(cmp.Or(response.RateLimitHeaders, v1alpha1.RateLimitHeadersStandard)),
+		StatusCode:       int(cmp.Or(response.StatusCode, defaultStatusCode)),
+	}
+	if response.Body == nil {
+		return converted, nil
+	}
+	body := path.Child("body")
+	converted.ContentType = cmp.Or(response.Body.ContentType, defaultBodyType)
+	converted.Body = response.Body.Template
+	if !mediaType.MatchString(converted.ContentType) {
+		return converted, invalid(body.Child("contentType"), "%q: must be a media type, such as application/json or text/html; charset=utf-8", converted.ContentType)
+	}
+	if size := len(converted.Body); size < 1 || size > bucketconfig.MaxBody {
+		return converted, invalid(body.Child("template"), "is %d bytes: must be 1 to %d; leave out body to answer with problem details", size, bucketconfig.MaxBody)
+	}
+	return converted, nil
+}
+
+// mediaType is what the CRD's rule says. No line break may get into a field.
+var mediaType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*( *;[ -~]+)?$`)
+
 func convertClientIP(clientIP *v1alpha1.ClientIP, path *field.Path) (*bucketconfig.ClientIP, error) {
 	if clientIP == nil {
 		return nil, nil
@@ -131,7 +149,7 @@ func convertClientIP(clientIP *v1alpha1.ClientIP, path *field.Path) (*bucketconf
 		proxies := path.Child("xForwardedFor", "trustedProxies")
 		for i, cidr := range clientIP.XForwardedFor.TrustedProxies {
 			if err := checkCIDR(cidr); err != nil {
-				return nil, invalid(proxies.Index(i), "%q: must be a CIDR without host bits, such as 10.42.7.0/24, 192.0.2.1/32 or 2001:db8::/64: %w", cidr, err)
+				return nil, invalid(proxies.Index(i), "%q: %w", cidr, err)
 			}
 			converted.TrustedProxies = append(converted.TrustedProxies, cidr)
 		}
@@ -144,104 +162,4 @@ func prefixLength(length *int32, ifAbsent int) int {
 		return ifAbsent
 	}
 	return int(*length)
-}
-
-// checkCIDR refuses what reads as more than it says: host bits hint at a prefix length that was not meant, and a mapped
-// prefix covers IPv4 addresses in disguise.
-func checkCIDR(cidr string) error {
-	prefix, err := netip.ParsePrefix(cidr)
-	switch {
-	case err != nil:
-		return err
-	case prefix.Addr().Is4In6():
-		return errors.New("IPv4-mapped, write it as IPv4")
-	case prefix != prefix.Masked():
-		return errors.New("bits are set behind the prefix, the whole range is " + prefix.Masked().String())
-	}
-	return nil
-}
-
-func convertMatches(matches []v1alpha1.RequestMatch, path *field.Path) ([]bucketconfig.Match, error) {
-	var converted []bucketconfig.Match
-	for i := range matches {
-		match, at := &matches[i], path.Index(i)
-		var one bucketconfig.Match
-		for j, name := range match.Methods {
-			if !method.MatchString(name) {
-				return nil, invalid(at.Child("methods").Index(j), "%q: must be an HTTP method in upper case, such as GET", name)
-			}
-			one.Methods = append(one.Methods, name)
-		}
-		if match.Path != nil {
-			one.Path = &bucketconfig.StringMatch{Type: string(match.Path.Type), Value: match.Path.Value}
-		}
-		for _, header := range match.Headers {
-			one.Headers = append(one.Headers, bucketconfig.HeaderMatch{
-				Name: http.CanonicalHeaderKey(string(header.Name)),
-				StringMatch: bucketconfig.StringMatch{
-					Type:  string(cmp.Or(header.Type, v1alpha1.HeaderMatchExact)),
-					Value: header.Value,
-				},
-			})
-		}
-		converted = append(converted, one)
-	}
-	return converted, nil
-}
-
-func convertLimit(limit *v1alpha1.Limit, path *field.Path) (bucketconfig.Limit, error) {
-	converted := bucketconfig.Limit{Name: limit.Name}
-	var err error
-	if converted.Matches, err = convertMatches(limit.Matches, path.Child("matches")); err != nil {
-		return converted, err
-	}
-	for i := range limit.KeyParts {
-		part, err := convertKeyPart(&limit.KeyParts[i], path.Child("keyParts").Index(i))
-		if err != nil {
-			return converted, err
-		}
-		converted.KeyParts = append(converted.KeyParts, part)
-	}
-	interval, err := limit.Bucket.Refill.Interval.Parse()
-	if err != nil {
-		return converted, invalid(path.Child("bucket", "refill", "interval"), "%w", err)
-	}
-	converted.Bucket = bucketconfig.Bucket{
-		Capacity:         limit.Bucket.Capacity,
-		RefillTokens:     limit.Bucket.Refill.Tokens,
-		RefillIntervalUS: interval.Microseconds(),
-	}
-	converted.Cost, err = convertCost(&limit.Cost, path.Child("cost"))
-	return converted, err
-}
-
-func convertKeyPart(part *v1alpha1.KeyPart, path *field.Path) (bucketconfig.KeyPart, error) {
-	converted := bucketconfig.KeyPart{Type: string(part.Type), WhenMissing: string(v1alpha1.WhenMissingShare)}
-	if (part.Type == v1alpha1.KeyPartHeader) != (part.Header != nil) {
-		return converted, invalid(path.Child("header"), "must be set when type is Header, such as {type: Header, header: {name: X-Api-Key}}, and only then")
-	}
-	if part.Type != v1alpha1.KeyPartClientIP && part.ClientIP != nil {
-		return converted, invalid(path.Child("clientIP"), "may be set only when type is ClientIP")
-	}
-	if part.Header != nil {
-		converted.Name = http.CanonicalHeaderKey(string(part.Header.Name))
-		converted.WhenMissing = string(cmp.Or(part.Header.WhenMissing, v1alpha1.WhenMissingShare))
-	}
-	if part.ClientIP != nil {
-		converted.WhenMissing = string(cmp.Or(part.ClientIP.WhenMissing, v1alpha1.WhenMissingShare))
-	}
-	return converted, nil
-}
-
-func convertCost(cost *v1alpha1.Cost, path *field.Path) (int64, error) {
-	if *cost == (v1alpha1.Cost{}) {
-		return defaultCost, nil
-	}
-	if cost.Type != v1alpha1.CostFixed {
-		return 0, invalid(path.Child("type"), "%q: must be Fixed", cost.Type)
-	}
-	if cost.Fixed == nil {
-		return 0, invalid(path.Child("fixed"), "must be set when type is Fixed, such as {type: Fixed, fixed: {tokens: 1}}")
-	}
-	return cmp.Or(cost.Fixed.Tokens, defaultCost), nil
 }

@@ -54,7 +54,9 @@ func matchesOf(n int, fill func() string) func(*v1alpha1.RateLimitPolicy) {
 			for range 16 {
 				match := v1alpha1.RequestMatch{}
 				for h := range 8 {
-					match.Headers = append(match.Headers, v1alpha1.HeaderMatch{Name: v1alpha1.HeaderName(fmt.Sprintf("X-%d", h)), Value: fill()})
+					match.Headers = append(match.Headers, v1alpha1.HeaderMatch{
+						Name: v1alpha1.HeaderName(fmt.Sprintf("X-%d", h)), ValueMatch: v1alpha1.ValueMatch{Value: fill()},
+					})
 				}
 				limit.Matches = append(limit.Matches, match)
 			}
@@ -117,7 +119,7 @@ var _ = Describe("Size", func() {
 		got = outcomeOf(policyOf(matchesOf(1, func() string { return "([a-z]{30}){30}x{900}" }), func(p *v1alpha1.RateLimitPolicy) {
 			for i := range p.Spec.Limits[0].Matches {
 				for j := range p.Spec.Limits[0].Matches[i].Headers {
-					p.Spec.Limits[0].Matches[i].Headers[j].Type = v1alpha1.HeaderMatchRegularExpression
+					p.Spec.Limits[0].Matches[i].Headers[j].Type = v1alpha1.ValueMatchRegularExpression
 				}
 			}
 		}))

@@ -54,8 +54,29 @@ var _ = Describe("The API server", func() {
 	It("has an annotated pod injected", func(ctx SpecContext) {
 		pod := create(ctx, asking(newNamespace(ctx, nil)))
 		Expect(initNames(pod)).To(Equal([]string{sidecarenv.RedirectContainerName, sidecarenv.ContainerName}))
-		Expect(statusOf(pod).Ports).To(Equal([]injector.Port{{App: 8080, Listen: 14080, Shadow: 14180}}))
+		Expect(statusOf(pod).Ports).To(Equal([]injector.Port{{Name: "http", App: 8080, Listen: 14080, Shadow: 14180}}))
 		Expect(pod.Labels).To(HaveKeyWithValue(injector.InjectedLabel, "true"))
+	})
+
+	It("has the sidecar told what the pod belongs to", func(ctx SpecContext) {
+		namespace := newNamespace(ctx, nil)
+		workload := func(pod *corev1.Pod) string {
+			for _, c := range create(ctx, pod).Spec.InitContainers {
+				for _, e := range c.Env {
+					if e.Name == sidecarenv.Workload {
+						return e.Value
+					}
+				}
+			}
+			return ""
+		}
+		Expect(workload(asking(namespace))).To(Equal("pod/$(PORTERO_POD_NAME)"))
+		owned := asking(namespace)
+		owned.Labels = map[string]string{"pod-template-hash": "5d9c7b8f6d"}
+		owned.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d9c7b8f6d", UID: "uid", Controller: ptr.To(true),
+		}}
+		Expect(workload(owned)).To(Equal("deployment/web"))
 	})
 
 	It("gives the service account token to the app alone", func(ctx SpecContext) {

@@ -150,6 +150,22 @@ var _ = Describe("What a status says of sidecars", func() {
 		Expect(conditions(ctx, policy)(NewGomega(Fail))).To(HaveKeyWithValue(portero.ConditionReady, "True/Ready"))
 	})
 
+	It("tells of sidecars that are too old for what the policy states", func(ctx SpecContext) {
+		old := func(h *bucketconfig.Heartbeat) { h.Schema = 1 }
+		a := injected(ctx, "a")
+		says(ctx, "False/Waiting", "0/1") // only then are heartbeats possible
+		beat(ctx, instance, a, policy, 1, old)
+		says(ctx, "True/Enforced", "1/1")
+
+		policy.Spec.Limits[0].Overrides = []portero.Override{{Name: "none", Type: portero.OverrideUnlimited}}
+		Expect(api.Client.Update(ctx, policy)).To(Succeed())
+		says(ctx, "False/SidecarOutdated", "0/1")
+		Expect(message(policy, portero.ConditionEnforced)).To(ContainSubstring("if any: a; restart the pods"))
+		Expect(policy.Status.EnforcedGeneration).To(Equal(int64(1)))
+		beat(ctx, instance, a, policy, 2)
+		says(ctx, "True/Enforced", "1/1")
+	})
+
 	It("counts what sidecars decide", func(ctx SpecContext) {
 		a := injected(ctx, "a")
 		counted := func(allowed, denied uint64) func(*bucketconfig.Heartbeat) {

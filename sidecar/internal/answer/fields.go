@@ -20,6 +20,7 @@ const (
 const (
 	standard = "Standard"
 	legacy   = "Legacy"
+	both     = "Both"
 	none     = "None"
 )
 
@@ -31,7 +32,8 @@ const (
 // token. Lines that the app sent stay, before ours: both fields are lists, and items have names.
 //
 // Legacy adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from now) of the limit that refused, else of the one
-// with the least left. These hold a single value: where the app sent its own with less left, the app's stay.
+// with the least left. These hold a single value: where the app sent its own with less left, the app's stay. Both adds
+// both.
 func Fields(h http.Header, v *ratelimit.Verdict) {
 	var array [512]byte
 	policies, levels := array[:0:256], array[256:256]
@@ -41,14 +43,13 @@ func Fields(h http.Header, v *ratelimit.Verdict) {
 		if result.Shadow {
 			continue
 		}
-		switch result.Limit.Policy.Record.Response.RateLimitHeaders {
-		case standard:
+		told := result.Limit.Policy.Record.Response.RateLimitHeaders
+		if told == standard || told == both {
 			policies = appendPolicy(policies, result.Limit)
 			levels = appendLevel(levels, result)
-		case legacy:
-			if result.Remaining >= 0 && (least == nil || lessLeft(v, result, least)) {
-				least = result
-			}
+		}
+		if (told == legacy || told == both) && result.Remaining >= 0 && (least == nil || lessLeft(v, result, least)) {
+			least = result
 		}
 	}
 	if len(policies) > 0 {

@@ -77,6 +77,15 @@ var _ = Describe("Fields", func() {
 		Expect(h.Get("Ratelimit-Policy")).To(HaveLen(40*len(`"a-very-long-name-of-a-policy-in-a-very-large-company.example/l";q=20;w=4`) + 39*2))
 	})
 
+	It("are of both kinds where the policy says Both", func() {
+		l := limit("a", headers("Both"))
+		h := fields(ratelimit.Verdict{Limits: []ratelimit.LimitResult{passed(l, 19, 200*time.Millisecond)}})
+		Expect(h).To(Equal(http.Header{
+			"Ratelimit-Policy": {`"a/l";q=20;w=4`}, "Ratelimit": {`"a/l";r=19;t=1`},
+			"X-Ratelimit-Limit": {"20"}, "X-Ratelimit-Remaining": {"19"}, "X-Ratelimit-Reset": {"1"},
+		}))
+	})
+
 	Describe("of Legacy", func() {
 		legacy := headers("Legacy")
 

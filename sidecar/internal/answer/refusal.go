@@ -46,7 +46,8 @@ type problem struct {
 // unavailableWait is what clients are told to wait for a store that failed: its masters are probed about that often.
 const unavailableWait = time.Second
 
-// Refuse answers a request that v does not allow; missing is the key part that a denied request lacks. It neither reads
+// Refuse answers a request that v does not allow; missing is the key part that a denied request lacks. The body is a
+// problem (RFC 9457), or what the policy that answers has for spent limits, unless the client speaks gRPC. It neither reads
 // the request's body nor adds the fields of Fields, which go to every governed response alike. The response is sent when
 // the handler returns.
 func Refuse(w http.ResponseWriter, r *http.Request, v *ratelimit.Verdict, missing *bucketconfig.KeyPart) {
@@ -56,19 +57,37 @@ func Refuse(w http.ResponseWriter, r *http.Request, v *ratelimit.Verdict, missin
 		refuseGRPC(w, &ref)
 		return
 	}
-	body, err := json.Marshal(&ref.problem)
-	if err != nil { // of strings and numbers there is none
-		body = nil
+	contentType, body := ownBody(v, &ref)
+	if body == nil {
+		contentType = "application/problem+json"
+		body, _ = json.Marshal(&ref.problem) // strings and numbers always can be
+		body = append(body, '\n')
 	}
-	body = append(body, '\n')
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if ref.wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(seconds(ref.wait), 10))
 	}
 	w.WriteHeader(ref.status)
 	_, _ = w.Write(body) // the client may be gone
+}
+
+// ownBody is the body that the policy itself has for spent limits; nil when it has none.
+func ownBody(v *ratelimit.Verdict, ref *refusal) (contentType string, body []byte) {
+	if v.Outcome != ratelimit.Limited || v.By == nil {
+		return "", nil
+	}
+	response := &v.By.Policy.Record.Response
+	if response.Body == "" {
+		return "", nil
+	}
+	filled := strings.NewReplacer(
+		"{policy}", v.By.Policy.Record.Name,
+		"{limit}", v.By.Config.Name,
+		"{retryAfter}", strconv.FormatInt(seconds(ref.wait), 10),
+	).Replace(response.Body)
+	return response.ContentType, []byte(filled)
 }
 
 func refusalOf(v *ratelimit.Verdict, missing *bucketconfig.KeyPart) refusal {
@@ -100,13 +119,22 @@ func statusOf(v *ratelimit.Verdict) int {
 }
 
 func detailOfMissing(part *bucketconfig.KeyPart) string {
-	switch {
-	case part == nil:
+	if part == nil {
 		return "the request is not allowed"
-	case part.Name != "":
-		return "the request lacks the header " + part.Name
 	}
-	return "the client's address can't be told"
+	switch part.Type {
+	case "Header":
+		return "the request lacks the header " + part.Name
+	case "Query":
+		return "the request lacks the query parameter " + part.Name
+	case "Cookie":
+		return "the request lacks the cookie " + part.Name
+	case "Claim":
+		return "the request lacks a token with the claim " + part.Name
+	case "ClientIP":
+		return "the client's address can't be told"
+	}
+	return "the request lacks what its limit is keyed by"
 }
 
 // violated names the limits that refused, but for policies that tell their clients nothing.

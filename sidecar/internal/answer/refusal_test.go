@@ -60,6 +60,25 @@ var _ = Describe("Refuse", func() {
 		Expect(w.Body.String()).To(ContainSubstring(`"status":503`))
 	})
 
+	It("has the policy's own body for a spent limit, and only there", func() {
+		own := func(contentType string) func(*bucketconfig.Record) {
+			return func(r *bucketconfig.Record) {
+				r.Response.Body = `<p>{limit} of {policy} is spent, {retryAfter} s. {other}</p>`
+				r.Response.ContentType = contentType
+			}
+		}
+		w := refuse(limited(limit("a", own("text/html"), status(420)), 1500*time.Millisecond), "", nil)
+		Expect(w.Code).To(Equal(420))
+		Expect(w.Header()).To(HaveKeyWithValue("Content-Type", []string{"text/html"}))
+		Expect(w.Header()).To(HaveKeyWithValue("Retry-After", []string{"2"}))
+		Expect(w.Header()).To(HaveKeyWithValue("Content-Length", []string{"36"}))
+		Expect(w.Body.String()).To(Equal(`<p>l of a is spent, 2 s. {other}</p>`))
+
+		Expect(refuse(limited(limit("a", own("text/html")), time.Second), "application/grpc", nil).Body.Len()).To(BeZero())
+		denied := ratelimit.Verdict{Outcome: ratelimit.Denied, By: limit("a", own("text/html"))}
+		Expect(refuse(denied, "", nil).Header().Get("Content-Type")).To(Equal("application/problem+json"))
+	})
+
 	It("says so where the cost can never be covered", func() {
 		Expect(refuse(limited(limit("a"), 0), "", nil).Body.String()).To(ContainSubstring("costs more than its limit can ever hold"))
 	})
@@ -73,6 +92,10 @@ var _ = Describe("Refuse", func() {
 		},
 		Entry("a header", &bucketconfig.KeyPart{Type: "Header", Name: "X-Api-Key"}, "the request lacks the header X-Api-Key"),
 		Entry("the client's address", &bucketconfig.KeyPart{Type: "ClientIP"}, "the client's address can't be told"),
+		Entry("a query parameter", &bucketconfig.KeyPart{Type: "Query", Name: "q"}, "the request lacks the query parameter q"),
+		Entry("a cookie", &bucketconfig.KeyPart{Type: "Cookie", Name: "sid"}, "the request lacks the cookie sid"),
+		Entry("a claim", &bucketconfig.KeyPart{Type: "Claim", Name: "sub"}, "the request lacks a token with the claim sub"),
+		Entry("another part", &bucketconfig.KeyPart{Type: "PathVariable", Name: "id"}, "the request lacks what its limit is keyed by"),
 		Entry("no part", nil, "the request is not allowed"),
 	)
 
@@ -104,7 +127,7 @@ var _ = Describe("Refuse", func() {
 	)
 
 	It("encodes what a gRPC message must not hold bare", func() {
-		w := refuse(ratelimit.Verdict{Outcome: ratelimit.Denied}, "application/grpc", &bucketconfig.KeyPart{Name: "X-%é\n"})
+		w := refuse(ratelimit.Verdict{Outcome: ratelimit.Denied}, "application/grpc", &bucketconfig.KeyPart{Type: "Header", Name: "X-%é\n"})
 		Expect(w.Header().Get("Grpc-Message")).To(Equal("the request lacks the header X-%25%C3%A9%0A"))
 	})
 })

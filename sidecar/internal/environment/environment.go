@@ -4,6 +4,7 @@
 package environment
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +24,7 @@ type Port struct {
 	App    uint16 // where the app listens
 	Listen uint16 // where the sidecar listens
 	Shadow uint16 // where kubelet's probes reach the app
+	Name   string // of the app's port in the pod; empty when it has none
 }
 
 // Environment is the sidecar's environment, checked.
@@ -31,6 +33,7 @@ type Environment struct {
 	PodName      string
 	PodUID       string
 	PodIP        netip.Addr
+	Workload     string // such as deployment/web; empty when it is not known
 	Ports        []Port
 	HostIPs      []netip.Addr
 	UpstreamHost string // the pod's IP where nothing else is said
@@ -45,6 +48,7 @@ func Read(getenv func(string) string) (Environment, error) {
 		Namespace: getenv(sidecarenv.Namespace),
 		PodName:   getenv(sidecarenv.PodName),
 		PodUID:    getenv(sidecarenv.PodUID),
+		Workload:  getenv(sidecarenv.Workload),
 	}
 	for _, required := range []string{sidecarenv.Namespace, sidecarenv.PodName, sidecarenv.PodUID} {
 		if getenv(required) == "" {
@@ -73,11 +77,11 @@ func Read(getenv func(string) string) (Environment, error) {
 	return e, nil
 }
 
-// ParsePorts parses a list of APP:LISTEN:SHADOW, separated by commas. No number may stand twice: two listeners can't
+// ParsePorts parses a list of APP:LISTEN:SHADOW[:NAME], separated by commas. No number may stand twice: two listeners can't
 // share a port, and a listener on an app's port would redirect to itself.
 func ParsePorts(s string) ([]Port, error) {
 	if strings.TrimSpace(s) == "" {
-		return nil, fmt.Errorf("%s is not set: state APP:LISTEN:SHADOW for each protected port, such as 8080:14080:14180", sidecarenv.Ports)
+		return nil, fmt.Errorf("%s is not set: state APP:LISTEN:SHADOW[:NAME] for each protected port, such as 8080:14080:14180:http", sidecarenv.Ports)
 	}
 	entries := strings.Split(s, ",")
 	if len(entries) > sidecarenv.MaxPorts {
@@ -86,25 +90,38 @@ func ParsePorts(s string) ([]Port, error) {
 	seen := map[uint16]bool{sidecarenv.AdminPort: true, sidecarenv.ControlPort: true}
 	ports := make([]Port, 0, len(entries))
 	for _, entry := range entries {
-		numbers := strings.Split(strings.TrimSpace(entry), ":")
-		if len(numbers) != 3 {
-			return nil, fmt.Errorf("%s: entry %q is not APP:LISTEN:SHADOW, such as 8080:14080:14180", sidecarenv.Ports, entry)
+		port, err := parsePort(strings.TrimSpace(entry), seen)
+		if err != nil {
+			return nil, fmt.Errorf("%s: entry %q %w", sidecarenv.Ports, entry, err)
 		}
-		var parsed [3]uint16
-		for i, number := range numbers {
-			n, err := strconv.ParseUint(number, 10, 16)
-			if err != nil || n == 0 {
-				return nil, fmt.Errorf("%s: entry %q: %q is not a port number from 1 to 65535", sidecarenv.Ports, entry, number)
-			}
-			if seen[uint16(n)] {
-				return nil, fmt.Errorf("%s: entry %q: port %d is in use twice, or by the sidecar itself", sidecarenv.Ports, entry, n)
-			}
-			seen[uint16(n)] = true
-			parsed[i] = uint16(n)
-		}
-		ports = append(ports, Port{App: parsed[0], Listen: parsed[1], Shadow: parsed[2]})
+		ports = append(ports, port)
 	}
 	return ports, nil
+}
+
+// parsePort parses one entry, and notes its numbers among those that were seen.
+func parsePort(entry string, seen map[uint16]bool) (Port, error) {
+	fields := strings.Split(entry, ":")
+	if len(fields) != 3 && len(fields) != 4 {
+		return Port{}, errors.New("is not APP:LISTEN:SHADOW[:NAME], such as 8080:14080:14180:http")
+	}
+	var parsed [3]uint16
+	for i, number := range fields[:3] {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 {
+			return Port{}, fmt.Errorf("has %q, which is not a port number from 1 to 65535", number)
+		}
+		if seen[uint16(n)] {
+			return Port{}, fmt.Errorf("has port %d, which is in use twice, or by the sidecar itself", n)
+		}
+		seen[uint16(n)] = true
+		parsed[i] = uint16(n)
+	}
+	port := Port{App: parsed[0], Listen: parsed[1], Shadow: parsed[2]}
+	if len(fields) == 4 {
+		port.Name = fields[3]
+	}
+	return port, nil
 }
 
 // ParseHostIPs parses a list of addresses, separated by commas; an empty list is fine.

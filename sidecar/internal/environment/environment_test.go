@@ -41,7 +41,8 @@ var _ = Describe("Read", func() {
 
 	It("reads what a user tuned", func() {
 		read, err := environment.Read(injected(map[string]string{
-			sidecarenv.Ports:        "8080:14080:14180, 9090:14081:14181",
+			sidecarenv.Ports:        "8080:14080:14180:http, 9090:14081:14181",
+			sidecarenv.Workload:     "deployment/checkout",
 			sidecarenv.PodIP:        "fd00::7",
 			sidecarenv.HostIPs:      "10.0.0.1,fd00::1",
 			sidecarenv.UpstreamHost: "127.0.0.1",
@@ -49,7 +50,10 @@ var _ = Describe("Read", func() {
 			sidecarenv.DrainTimeout: "25s",
 		}))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(read.Ports).To(HaveLen(2))
+		Expect(read.Ports).To(Equal([]environment.Port{
+			{App: 8080, Listen: 14080, Shadow: 14180, Name: "http"}, {App: 9090, Listen: 14081, Shadow: 14181},
+		}))
+		Expect(read.Workload).To(Equal("deployment/checkout"))
 		Expect(read.HostIPs).To(Equal([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}))
 		Expect(read.UpstreamHost).To(Equal("127.0.0.1"))
 		Expect(read.LogLevel).To(Equal(slog.LevelDebug))
@@ -70,6 +74,7 @@ var _ = Describe("Read", func() {
 		Entry("a pod IP that is none", sidecarenv.PodIP, "checkout", `"checkout"`),
 		Entry("no ports", sidecarenv.Ports, ""),
 		Entry("a port without listener", sidecarenv.Ports, "8080", "APP:LISTEN:SHADOW"),
+		Entry("a port with too much", sidecarenv.Ports, "8080:14080:14180:http:1", "APP:LISTEN:SHADOW"),
 		Entry("a port beyond 65535", sidecarenv.Ports, "8080:14080:70000", `"70000"`),
 		Entry("port 0", sidecarenv.Ports, "0:14080:14180", `"0"`),
 		Entry("a port that stands twice", sidecarenv.Ports, "8080:14080:14180,8081:14080:14181", "14080"),

@@ -9,6 +9,7 @@ package failover
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,10 @@ type Question interface {
 	// Withdraw answers true when the question was not sent yet; then it never will be, and no answer comes. Otherwise the
 	// charge may have happened, and counts as happened.
 	Withdraw() bool
+	// GiveBack returns what the question charged to enforced limits; of one that was not answered yet, once its answer
+	// comes. It does not wait, and is called at most once. Afterwards settled is called with the number of charges that
+	// were returned and of those that were dropped because that is in doubt, unless nothing was charged. It must not block.
+	GiveBack(settled func(given, dropped int))
 }
 
 // Answer is what the store said about one group.
@@ -65,6 +70,9 @@ type Observer interface {
 	VerdictTaken(source ratelimit.Source, took time.Duration)
 	// StoreFailed is called once for each group that the store did not answer for.
 	StoreFailed(kind Kind)
+	// ChargesReturned is called with the numbers of charges of refused requests that were given back, and of those that
+	// were dropped because that would be in doubt. It is called on other goroutines too.
+	ChargesReturned(given, dropped int)
 }
 
 // Options are what a Limiter works with. All are required.
@@ -92,6 +100,8 @@ type Limiter struct {
 	local   *local
 	current atomic.Pointer[connection]
 	opened  chan struct{} // wakes Run
+	// returned is the observer's ChargesReturned, made once.
+	returned func(given, dropped int)
 }
 
 // connection is a store with what was learnt about it.
@@ -103,7 +113,7 @@ type connection struct {
 
 // New makes a Limiter. Its Run must run for breakers to close again.
 func New(options Options) *Limiter {
-	l := &Limiter{options: options, clock: newClock(), opened: make(chan struct{}, 1)}
+	l := &Limiter{options: options, clock: newClock(), opened: make(chan struct{}, 1), returned: options.Observer.ChargesReturned}
 	l.local = newLocal(options.MaxKeys)
 	return l
 }
@@ -133,8 +143,8 @@ func (l *Limiter) OpenMasters() []string {
 	return nil
 }
 
-// Decide decides over all groups that govern a request. It returns within the smallest timeout of their policies. It does
-// not end early when the client goes: the verdict is part of the limit either way.
+// Decide decides over all groups that govern a request. It returns within the smallest timeout of their policies, those in
+// Shadow left out. It does not end early when the client goes: the verdict is part of the limit either way.
 func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.Verdict {
 	if len(groups) == 0 {
 		return ratelimit.Verdict{}
@@ -144,17 +154,25 @@ func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.
 	round.await(started.Add(budget))
 	l.learn(round, budget)
 	verdict := l.merge(groups, round)
+	if verdict.Outcome != ratelimit.Allowed {
+		l.giveBack(round)
+	}
 	l.options.Observer.VerdictTaken(verdict.Source, time.Since(started))
 	return verdict
 }
 
-// budget is the smallest timeout of the policies concerned.
+// budget is the smallest timeout of the policies concerned. Shadows have a say only among themselves: an impatient one must
+// not send the limits of others to their fallback.
 func budget(groups []ratelimit.Group) time.Duration {
-	smallest := groups[0].Policy.Record.Store.TimeoutUS
-	for i := 1; i < len(groups); i++ {
-		smallest = min(smallest, groups[i].Policy.Record.Store.TimeoutUS)
+	smallest, enforced := time.Duration(0), false
+	for i := range groups {
+		timeout := time.Duration(groups[i].Policy.Record.Store.TimeoutUS) * time.Microsecond
+		enforces := slices.ContainsFunc(groups[i].Charges, func(c ratelimit.Charge) bool { return !c.Limit.Shadow })
+		if i == 0 || enforces && !enforced || enforces == enforced && timeout < smallest {
+			smallest, enforced = timeout, enforces
+		}
 	}
-	return time.Duration(smallest) * time.Microsecond
+	return smallest
 }
 
 // clock is the wall clock at the start, moved on by the monotonic clock: a step of the machine's time adds no tokens.

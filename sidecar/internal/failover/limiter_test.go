@@ -178,6 +178,27 @@ var _ = Describe("A verdict without the store", func() {
 		Expect(time.Since(started)).To(BeNumerically("<", time.Second))
 	})
 
+	It("lets a shadow neither shorten nor lengthen that time", func(ctx SpecContext) {
+		b.shelf.silent["a"], b.shelf.silent["b"], b.shelf.silent["c"] = true, true, true
+		enforced, hasty, patient := policy("enforced", "Local", limit("l", 2)), policy("hasty", "Local", shadow(limit("l", 2))), policy("patient", "Local", shadow(limit("l", 2)))
+		enforced.Record.Store.TimeoutUS = 100_000
+		hasty.Record.Store.TimeoutUS = 1_000
+		patient.Record.Store.TimeoutUS = 20_000_000
+		started := time.Now()
+		b.decide(ctx, group(hasty, "b1", 1), group(enforced, "a1", 1), group(patient, "c1", 1))
+		Expect(time.Since(started)).To(And(BeNumerically(">=", 100*time.Millisecond), BeNumerically("<", 10*time.Second)))
+	})
+
+	It("takes the smallest timeout of shadows that are alone", func(ctx SpecContext) {
+		b.shelf.silent["a"], b.shelf.silent["b"] = true, true
+		hasty, patient := policy("hasty", "Local", shadow(limit("l", 2))), policy("patient", "Local", shadow(limit("l", 2)))
+		hasty.Record.Store.TimeoutUS = 1_000
+		patient.Record.Store.TimeoutUS = 20_000_000
+		started := time.Now()
+		b.decide(ctx, group(patient, "a1", 1), group(hasty, "b1", 1))
+		Expect(time.Since(started)).To(BeNumerically("<", 10*time.Second))
+	})
+
 	Describe("by failure mode", func() {
 		type mode struct {
 			onFailure string

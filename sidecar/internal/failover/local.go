@@ -2,6 +2,7 @@ package failover
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/portero-dev/portero/internal/localbucket"
@@ -52,9 +53,9 @@ func newLocal(maxKeys int) *local {
 	return l
 }
 
-func (l *local) shard(tag string) *localShard {
-	return &l.shards[maphash.String(l.seed, tag)%localShards]
-}
+func (l *local) index(tag string) uint64 { return maphash.String(l.seed, tag) % localShards }
+
+func (l *local) shard(tag string) *localShard { return &l.shards[l.index(tag)] }
 
 // saw remembers the shared levels of a verdict. A key that finds no room is not remembered.
 func (l *local) saw(group *ratelimit.Group, answers []ChargeAnswer, nowUS int64) {
@@ -73,45 +74,84 @@ func (l *local) saw(group *ratelimit.Group, answers []ChargeAnswer, nowUS int64)
 	}
 }
 
-// decide appends this sidecar's own verdict on a group to results, and takes the tokens: all that the group's limits ask
-// for or nothing, shadow limits each as if alone.
-func (l *local) decide(results []ratelimit.LimitResult, group *ratelimit.Group, sidecars int, nowUS int64) []ratelimit.LimitResult {
-	shard := l.shard(group.Tag)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	key := shard.find(group.Tag, l.perShard, nowUS)
-	if key == nil {
-		l.overflow.mu.Lock()
-		defer l.overflow.mu.Unlock()
-		key = l.overflow.find(group.Policy.Record.Name, len(l.overflow.keys)+1, nowUS)
-	}
-
-	start, pass := len(results), true
-	for _, charge := range group.Charges {
-		bucket := key.bucket(charge.Limit.ID)
-		bucket.share(charge.Limit, max(1, sidecars), nowUS)
-		result := bucket.verdict(charge, nowUS)
-		pass = pass && (result.Allowed || result.Shadow)
-		results = append(results, result)
-	}
-	for i, charge := range group.Charges {
-		result := &results[start+i]
-		if result.Allowed && (pass || result.Shadow) {
-			bucket := key.bucket(charge.Limit.ID)
-			bucket.level = bucket.params.Spend(bucket.level, nowUS, charge.Cost)
-			result.Remaining = max(bucket.level.Tokens, 0)
-			result.NextToken = bucket.params.NextToken(bucket.level, nowUS)
-		}
-	}
-	return results
+// part is a group that this sidecar decides by itself, and the place for its results.
+type part struct {
+	group    *ratelimit.Group
+	sidecars int
+	results  []ratelimit.LimitResult
 }
 
-// find answers the key, making it when there is room, else nil.
-func (s *localShard) find(name string, limit int, nowUS int64) *localKey {
+// decide makes this sidecar's own verdict on groups, and answers whether the request passes. Unless others refused it, it
+// takes all that the groups' limits ask for or nothing; shadow limits are charged each as if alone. All shards concerned
+// are locked meanwhile, so that nobody sees a part of it.
+func (l *local) decide(parts []part, refused bool, nowUS int64) bool {
+	defer l.lock(parts)()
+	keys := make([]*localKey, 0, 4) // of nearly all requests, on the stack
+	overflow := false
+	for _, p := range parts {
+		keys = append(keys, l.shard(p.group.Tag).find(p.group.Tag, l.perShard, nowUS, keys...))
+		overflow = overflow || keys[len(keys)-1] == nil
+	}
+	if overflow {
+		l.overflow.mu.Lock()
+		defer l.overflow.mu.Unlock()
+	}
+	for i, p := range parts {
+		if keys[i] == nil {
+			keys[i] = l.overflow.find(p.group.Policy.Record.Name, len(l.overflow.keys)+1, nowUS)
+		}
+		for j, charge := range p.group.Charges {
+			bucket := keys[i].bucket(charge.Limit.ID)
+			bucket.share(charge.Limit, max(1, p.sidecars), nowUS)
+			p.results[j] = bucket.verdict(charge, nowUS)
+			refused = refused || !p.results[j].Allowed && !p.results[j].Shadow
+		}
+	}
+	for i, p := range parts {
+		for j, charge := range p.group.Charges {
+			result := &p.results[j]
+			if result.Allowed && (!refused || result.Shadow) {
+				bucket := keys[i].bucket(charge.Limit.ID)
+				bucket.level = bucket.params.Spend(bucket.level, nowUS, charge.Cost)
+				result.Remaining = max(bucket.level.Tokens, 0)
+				result.NextToken = bucket.params.NextToken(bucket.level, nowUS)
+			}
+		}
+	}
+	return !refused
+}
+
+// lock locks the shards of all groups, in one order for everybody, and answers what unlocks them.
+func (l *local) lock(parts []part) func() {
+	if len(parts) == 1 {
+		shard := l.shard(parts[0].group.Tag)
+		shard.mu.Lock()
+		return shard.mu.Unlock
+	}
+	var concerned [localShards]bool
+	for _, p := range parts {
+		concerned[l.index(p.group.Tag)] = true
+	}
+	for i := range concerned {
+		if concerned[i] {
+			l.shards[i].mu.Lock()
+		}
+	}
+	return func() {
+		for i := range concerned {
+			if concerned[i] {
+				l.shards[i].mu.Unlock()
+			}
+		}
+	}
+}
+
+// find answers the key, making it when there is room, else nil. The keys to keep are not forgotten for it.
+func (s *localShard) find(name string, limit int, nowUS int64, keep ...*localKey) *localKey {
 	if key := s.keys[name]; key != nil {
 		return key
 	}
-	if len(s.keys) >= limit && !s.evict(nowUS) {
+	if len(s.keys) >= limit && !s.evict(nowUS, keep) {
 		return nil
 	}
 	key := new(localKey)
@@ -120,10 +160,10 @@ func (s *localShard) find(name string, limit int, nowUS int64) *localKey {
 }
 
 // evict forgets one key whose buckets are all full, in which no information is lost.
-func (s *localShard) evict(nowUS int64) bool {
+func (s *localShard) evict(nowUS int64, keep []*localKey) bool {
 	tries := 0
 	for name, key := range s.keys { // in random order
-		if key.full(nowUS) {
+		if key.full(nowUS) && !slices.Contains(keep, key) {
 			delete(s.keys, name)
 			return true
 		}

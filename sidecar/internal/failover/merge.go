@@ -12,20 +12,43 @@ const (
 	onFailureClosed = "Closed"
 )
 
-// merge makes one verdict of what was answered and, for the groups that were not, of their policies' failure modes.
+// merge makes one verdict of what was answered and, for the groups that were not, of their policies' failure modes. What
+// the others said is known before this sidecar's own buckets are charged, so these are charged for requests that pass only.
 func (l *Limiter) merge(groups []ratelimit.Group, r *round) ratelimit.Verdict {
 	charges := 0
 	for i := range groups {
 		charges += len(groups[i].Charges)
 	}
-	v := ratelimit.Verdict{Source: ratelimit.FromRedis, Limits: make([]ratelimit.LimitResult, 0, charges)}
+	v := ratelimit.Verdict{Source: ratelimit.FromRedis, Limits: make([]ratelimit.LimitResult, charges)}
+	refused, own, rest := false, []part(nil), v.Limits
 	for i := range groups {
-		if r.asked[i].kind == "" {
-			v.Limits = l.shared(v.Limits, &groups[i], r.asked[i].charges)
+		group, a := &groups[i], &r.asked[i]
+		results := rest[:len(group.Charges)]
+		rest = rest[len(results):]
+		if a.kind == "" {
+			refused = !a.passed(group) || refused
 			continue
 		}
 		v.Source = ratelimit.FromLocal
-		v.Limits = l.failed(v.Limits, &groups[i], &v)
+		switch group.Policy.Record.Store.OnFailure {
+		case onFailureOpen:
+			unasked(results, group, true, &v)
+		case onFailureClosed:
+			unasked(results, group, false, &v)
+		default:
+			own = append(own, part{group: group, sidecars: l.options.Sidecars(group.Policy.Record.Name), results: results})
+		}
+	}
+	refused = refused || v.Outcome == ratelimit.Unavailable
+	if len(own) > 0 {
+		refused = !l.local.decide(own, refused, l.clock.nowUS())
+	}
+	rest = v.Limits
+	for i := range groups {
+		if r.asked[i].kind == "" {
+			l.shared(rest, &groups[i], &r.asked[i], refused)
+		}
+		rest = rest[len(groups[i].Charges):]
 	}
 	if v.Outcome != ratelimit.Unavailable {
 		refuse(&v)
@@ -33,48 +56,59 @@ func (l *Limiter) merge(groups []ratelimit.Group, r *round) ratelimit.Verdict {
 	return v
 }
 
-// shared turns the store's answer about a group into results.
-func (l *Limiter) shared(results []ratelimit.LimitResult, group *ratelimit.Group, answers []ChargeAnswer) []ratelimit.LimitResult {
-	l.local.saw(group, answers, l.clock.nowUS())
+// passed tells whether no enforced limit of the group refused, and notes whether one was charged.
+func (a *asked) passed(group *ratelimit.Group) bool {
+	enforced := false
+	for i := range group.Charges {
+		if group.Charges[i].Limit.Shadow {
+			continue
+		}
+		enforced = true
+		if !a.charges[i].Allowed {
+			return false
+		}
+	}
+	a.charged = enforced
+	return true
+}
+
+// shared turns the store's answer about a group into results. What is to be given back counts as there again.
+func (l *Limiter) shared(results []ratelimit.LimitResult, group *ratelimit.Group, asked *asked, refused bool) {
+	l.local.saw(group, asked.charges, l.clock.nowUS())
 	for i, charge := range group.Charges {
-		a := &answers[i]
+		a := &asked.charges[i]
 		if a.Stale {
 			l.options.Stale()
 		}
-		result := ratelimit.LimitResult{
+		if refused && asked.charged && !charge.Limit.Shadow {
+			a.Level.Tokens += charge.Cost
+		}
+		results[i] = ratelimit.LimitResult{
 			Limit:     charge.Limit,
 			Shadow:    charge.Limit.Shadow,
 			Allowed:   a.Allowed,
-			Remaining: max(a.Level.Tokens, 0),
+			Remaining: min(max(a.Level.Tokens, 0), a.Params.Capacity),
 			NextToken: a.Params.NextToken(a.Level, 0),
 			Source:    ratelimit.FromRedis,
 		}
 		if !a.Allowed {
-			result.Wait, _ = a.Params.Wait(a.Level, 0, charge.Cost) // stays zero where no wait helps
+			results[i].Wait, _ = a.Params.Wait(a.Level, 0, charge.Cost) // stays zero where no wait helps
 		}
-		results = append(results, result)
 	}
-	return results
 }
 
-// failed decides a group that the store did not answer for, as its policy says. The strictest policy wins: Closed makes
-// the whole verdict Unavailable.
-func (l *Limiter) failed(results []ratelimit.LimitResult, group *ratelimit.Group, v *ratelimit.Verdict) []ratelimit.LimitResult {
-	mode := group.Policy.Record.Store.OnFailure
-	if mode != onFailureOpen && mode != onFailureClosed {
-		return l.local.decide(results, group, l.options.Sidecars(group.Policy.Record.Name), l.clock.nowUS())
-	}
-	for _, charge := range group.Charges {
+// unasked decides a group whose policy admits or refuses all while the store fails. Refused by an enforced limit, the whole
+// verdict is Unavailable: the strictest policy wins.
+func unasked(results []ratelimit.LimitResult, group *ratelimit.Group, admit bool, v *ratelimit.Verdict) {
+	for i, charge := range group.Charges {
 		limit := charge.Limit
-		result := ratelimit.LimitResult{
-			Limit: limit, Shadow: limit.Shadow, Allowed: mode == onFailureOpen || limit.Shadow, Remaining: -1, Source: ratelimit.FromLocal,
+		results[i] = ratelimit.LimitResult{
+			Limit: limit, Shadow: limit.Shadow, Allowed: admit || limit.Shadow, Remaining: -1, Source: ratelimit.FromLocal,
 		}
-		results = append(results, result)
-		if !result.Allowed && (v.Outcome != ratelimit.Unavailable || byName(limit, v.By) < 0) {
+		if !results[i].Allowed && (v.Outcome != ratelimit.Unavailable || byName(limit, v.By) < 0) {
 			v.Outcome, v.By = ratelimit.Unavailable, limit
 		}
 	}
-	return results
 }
 
 // refuse lets the limit with the longest wait answer, ties by policy name; a wait that never helps is the longest.

@@ -23,6 +23,7 @@ type asked struct {
 	question Question // nil when the store was not asked
 	breaker  *breaker
 	charges  []ChargeAnswer // nil until answered
+	charged  bool           // some enforced limit was charged, so all of the group
 	kind     Kind           // why the store did not answer; empty when it did
 	err      error
 }
@@ -135,6 +136,17 @@ func (l *Limiter) learn(r *round, budget time.Duration) {
 		select {
 		case l.opened <- struct{}{}:
 		default:
+		}
+	}
+}
+
+// giveBack returns what the groups of a refused request were charged. A late answer is one too; a question that was withdrawn or
+// failed charged nothing that could be proven.
+func (l *Limiter) giveBack(r *round) {
+	for i := range r.asked {
+		a := &r.asked[i]
+		if a.charged || a.kind == KindTimeout && a.question != nil {
+			a.question.GiveBack(l.returned)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type shelf struct {
 	probed  atomic.Int64
 	reloads atomic.Int64
 	onload  func(*shelf)
+	back    []string // tags of the questions that were given back
 }
 
 func newShelf() *shelf {
@@ -50,22 +52,32 @@ func (s *shelf) Locate(tag string) (failover.Place, bool) {
 	return failover.Place{Key: tag, Master: tag[:1]}, !s.unknown
 }
 
-type question struct{ queued bool }
+type question struct {
+	queued bool
+	back   func() // notes a give-back
+}
 
 func (q question) Withdraw() bool { return q.queued }
 
+func (q question) GiveBack(settled func(given, dropped int)) {
+	q.back()
+	settled(1, 0)
+}
+
 func (s *shelf) Ask(place failover.Place, group *ratelimit.Group, index int, answers chan<- failover.Answer) failover.Question {
 	s.asked.Add(1)
+	asked := question{back: func() { s.with(func(s *shelf) { s.back = append(s.back, group.Tag) }) }}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.stuck[place.Master]:
-		return question{queued: true}
+		asked.queued = true
+		return asked
 	case s.silent[place.Master]:
-		return question{}
+		return asked
 	case s.failing[place.Master] != nil:
 		answers <- failover.Answer{Index: index, Err: s.failing[place.Master]}
-		return question{}
+		return asked
 	}
 	charges := s.answers[group.Tag]
 	if charges == nil {
@@ -73,8 +85,17 @@ func (s *shelf) Ask(place failover.Place, group *ratelimit.Group, index int, ans
 			charges = append(charges, left(charge.Limit, charge.Limit.Config.Bucket.Capacity-charge.Cost))
 		}
 	}
-	answers <- failover.Answer{Index: index, Charges: charges}
-	return question{}
+	answers <- failover.Answer{Index: index, Charges: slices.Clone(charges)}
+	return asked
+}
+
+// returned are the tags of the questions that were given back since it was asked last.
+func (s *shelf) returned() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	back := s.back
+	s.back = nil
+	return back
 }
 
 func (s *shelf) Probe(ctx context.Context, place failover.Place) error {
@@ -173,6 +194,7 @@ type witness struct {
 	mu     sync.Mutex
 	failed map[failover.Kind]int
 	taken  map[ratelimit.Source]int
+	given  int
 }
 
 func newWitness() *witness {
@@ -189,6 +211,12 @@ func (w *witness) StoreFailed(kind failover.Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed[kind]++
+}
+
+func (w *witness) ChargesReturned(given, _ int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.given += given
 }
 
 func (w *witness) failures(kind failover.Kind) int {

@@ -17,29 +17,39 @@ import (
 	"github.com/portero-dev/portero/sidecar/internal/failover"
 )
 
-// States of a call. Only a queued one can be sent or withdrawn, and only one of both happens.
+// States of a call. Only a queued one can be sent or withdrawn, and only one of both happens. Only a sent one is answered or
+// revoked, whichever comes first.
 const (
 	queued uint32 = iota
 	sent
 	withdrawn
+	answered
+	revoked
 )
 
 // call is one group's question on its way.
 type call struct {
 	state   atomic.Uint32
 	take    *tokenbucket.Take
+	charges []tokenbucket.Charge
+	key     string
+	queue   *queue
 	budget  time.Duration
 	index   int
 	answers chan<- failover.Answer
+	results []tokenbucket.ChargeResult // once answered, unless by an error
+	settled func(given, dropped int)   // of GiveBack
 }
 
 // newCall always makes a call that can answer. An error says that there is nothing to send: a charge is out of bounds.
 func newCall(key string, group *ratelimit.Group, index int, answers chan<- failover.Answer) (*call, error) {
-	c := &call{index: index, answers: answers, budget: time.Duration(group.Policy.Record.Store.TimeoutUS) * time.Microsecond}
-	charges := make([]tokenbucket.Charge, len(group.Charges))
+	c := &call{
+		key: key, index: index, answers: answers, budget: time.Duration(group.Policy.Record.Store.TimeoutUS) * time.Microsecond,
+		charges: make([]tokenbucket.Charge, len(group.Charges)),
+	}
 	for i, charge := range group.Charges {
 		bucket := &charge.Limit.Config.Bucket
-		charges[i] = tokenbucket.Charge{
+		c.charges[i] = tokenbucket.Charge{
 			ID:     charge.Limit.ID,
 			Order:  group.Policy.Record.Order,
 			Params: localbucket.Params{Capacity: bucket.Capacity, RefillTokens: bucket.RefillTokens, IntervalUS: bucket.RefillIntervalUS},
@@ -48,21 +58,50 @@ func newCall(key string, group *ratelimit.Group, index int, answers chan<- failo
 		}
 	}
 	var err error
-	c.take, err = tokenbucket.NewTake(key, charges)
+	c.take, err = tokenbucket.NewTake(key, c.charges)
 	return c, err
 }
 
 // Withdraw implements failover.Question.
 func (c *call) Withdraw() bool { return c.state.CompareAndSwap(queued, withdrawn) }
 
+// GiveBack implements failover.Question.
+func (c *call) GiveBack(settled func(given, dropped int)) {
+	c.settled = settled
+	if !c.state.CompareAndSwap(sent, revoked) && c.state.Load() == answered {
+		c.giveBack()
+	}
+}
+
+// giveBack queues the return of what was charged to enforced limits.
+func (c *call) giveBack() {
+	var receipts []tokenbucket.Receipt
+	for i := range c.results {
+		if c.results[i].Receipt.Charged() && !c.charges[i].Shadow {
+			receipts = append(receipts, c.results[i].Receipt)
+		}
+	}
+	if len(receipts) == 0 {
+		return
+	}
+	back, err := tokenbucket.NewGiveBack(c.key, receipts)
+	if err != nil || !c.queue.pushBack(giveBack{call: back, receipts: len(receipts), settled: c.settled}) {
+		c.settled(0, len(receipts))
+	}
+}
+
 // answer brings the answer; there is always room for it.
 func (c *call) answer(charges []failover.ChargeAnswer, err error) {
 	c.answers <- failover.Answer{Index: c.index, Charges: charges, Err: err}
 }
 
-// settle brings what became of a call that was sent.
+// settle brings what became of a call that was sent, and gives back what was revoked meanwhile.
 func (c *call) settle() {
 	results, err := c.take.Result()
+	c.results = results
+	if !c.state.CompareAndSwap(sent, answered) {
+		c.giveBack()
+	}
 	if err != nil {
 		c.answer(nil, failed(err))
 		return
@@ -74,6 +113,22 @@ func (c *call) settle() {
 		}
 	}
 	c.answer(charges, nil)
+}
+
+// giveBack is the return of one call's charges on its way.
+type giveBack struct {
+	call     *tokenbucket.GiveBack
+	receipts int
+	settled  func(given, dropped int)
+}
+
+// settle tells what became of it. After an error nobody knows, and it is not tried again.
+func (g *giveBack) settle() {
+	given, err := g.call.Settled()
+	if err != nil {
+		given = 0
+	}
+	g.settled(given, g.receipts-given)
 }
 
 // kinds are the kinds of Redis' errors, by how they start.

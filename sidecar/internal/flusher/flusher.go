@@ -37,6 +37,9 @@ const (
 // ErrClosed answers verdicts that were asked after the flusher ended.
 var ErrClosed = errors.New("flusher is closed")
 
+// errBusy answers verdicts for which there is no room in the queue.
+var errBusy = errors.New("too many verdicts wait for the master")
+
 // Options are what a Flusher works with. All are required.
 type Options struct {
 	Client    *redis.ClusterClient // of redisclient.NewVerdict; the flusher does not close it
@@ -183,8 +186,12 @@ func (f *Flusher) Ask(place failover.Place, group *ratelimit.Group, index int, a
 		c.answer(nil, err)
 		return c
 	}
-	if !f.queue(place.Master).push(c) {
-		c.answer(nil, &failover.StoreError{Kind: failover.KindConnection, Err: ErrClosed})
+	if err := f.queue(place.Master).push(c); err != nil {
+		kind := failover.KindConnection
+		if errors.Is(err, errBusy) {
+			kind = failover.KindQueued
+		}
+		c.answer(nil, &failover.StoreError{Kind: kind, Err: err})
 	}
 	return c
 }

@@ -5,12 +5,34 @@ import (
 	"sync"
 )
 
+// Bounds of what waits for a lane to one master, so that one that hangs costs no memory. With more than maxCalls the master
+// is slower than the requests, and a verdict is better off without it. A give-back that finds no room is dropped.
+const (
+	maxCalls     = 8192
+	maxGiveBacks = 1024
+)
+
 // queue is what waits for a lane to one master.
 type queue struct {
 	mu     sync.Mutex
 	filled sync.Cond
-	calls  []*call
+	batch  batch
 	closed bool
+}
+
+// batch is what one pipeline carries. Give-backs go last: no verdict waits for them.
+type batch struct {
+	calls     []*call
+	giveBacks []giveBack
+}
+
+func (b *batch) empty() bool { return len(b.calls)+len(b.giveBacks) == 0 }
+
+// reset empties the batch for use again; nothing that it held is kept alive.
+func (b *batch) reset() {
+	clear(b.calls)
+	clear(b.giveBacks)
+	b.calls, b.giveBacks = b.calls[:0], b.giveBacks[:0]
 }
 
 func newQueue() *queue {
@@ -19,28 +41,44 @@ func newQueue() *queue {
 	return q
 }
 
-// push answers false when the queue is closed.
-func (q *queue) push(c *call) bool {
+// push answers why there is no room for the call, or nil.
+func (q *queue) push(c *call) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
+		return ErrClosed
+	}
+	if len(q.batch.calls) >= maxCalls {
+		return errBusy
+	}
+	c.queue = q
+	q.batch.calls = append(q.batch.calls, c)
+	q.filled.Signal()
+	return nil
+}
+
+// pushBack answers false when there is no room, or the master is none any more.
+func (q *queue) pushBack(g giveBack) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || len(q.batch.giveBacks) >= maxGiveBacks {
 		return false
 	}
-	q.calls = append(q.calls, c)
+	q.batch.giveBacks = append(q.batch.giveBacks, g)
 	q.filled.Signal()
 	return true
 }
 
-// take waits for calls and takes all of them, leaving spare in their place. It answers false when the queue is closed and empty.
-func (q *queue) take(spare []*call) ([]*call, bool) {
+// take waits for work and takes all of it, leaving spare in its place. It answers false when the queue is closed and empty.
+func (q *queue) take(spare batch) (batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.calls) == 0 && !q.closed {
+	for q.batch.empty() && !q.closed {
 		q.filled.Wait()
 	}
-	calls := q.calls
-	q.calls = spare
-	return calls, len(calls) > 0
+	taken := q.batch
+	q.batch = spare
+	return taken, !taken.empty()
 }
 
 func (q *queue) close() {
@@ -52,39 +90,46 @@ func (q *queue) close() {
 
 // lane sends what is queued, one pipeline after another, until the queue is closed and empty.
 func (f *Flusher) lane(q *queue) {
-	var spare []*call
+	var spare batch
 	for {
-		calls, open := q.take(spare)
+		taken, open := q.take(spare)
 		if !open {
 			return
 		}
-		f.flush(calls)
-		clear(calls)
-		spare = calls[:0]
+		f.flush(taken)
+		taken.reset()
+		spare = taken
 	}
 }
 
 // flush sends as one pipeline what was not withdrawn meanwhile, and brings the answers.
-func (f *Flusher) flush(calls []*call) {
+func (f *Flusher) flush(b batch) {
 	timeout := flushTimeout
-	for _, c := range calls {
+	for _, c := range b.calls {
 		timeout = max(timeout, c.budget)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	pipeline := f.options.Client.Pipeline()
-	for _, c := range calls {
+	// Process queues only; the outcome is in each call's own result.
+	for _, c := range b.calls {
 		if c.state.CompareAndSwap(queued, sent) {
-			_ = pipeline.Process(ctx, c.take) // queues only; the outcome is in each call's own result
+			_ = pipeline.Process(ctx, c.take)
 		}
+	}
+	for i := range b.giveBacks {
+		_ = pipeline.Process(ctx, b.giveBacks[i].call)
 	}
 	if pipeline.Len() == 0 {
 		return
 	}
 	_, _ = pipeline.Exec(ctx)
-	for _, c := range calls {
-		if c.state.Load() == sent {
+	for _, c := range b.calls {
+		if c.state.Load() != withdrawn {
 			c.settle()
 		}
+	}
+	for i := range b.giveBacks {
+		b.giveBacks[i].settle()
 	}
 }

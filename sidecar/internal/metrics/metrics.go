@@ -41,6 +41,12 @@ const (
 	sourceLocal = "local"
 )
 
+// results of returning a charge, as labels.
+const (
+	resultGivenBack = "given_back"
+	resultDropped   = "dropped"
+)
+
 // buckets have edges at the usual timeouts of 1, 2, 5, 10, 20, 50 and 100 ms and 2 ms above each, so that "within the timeout" and "within
 // the timeout and 2 ms" are read off, not guessed.
 var buckets = []float64{
@@ -53,6 +59,8 @@ type Metrics struct {
 	redis    prometheus.Observer
 	local    prometheus.Observer
 	errors   map[failover.Kind]prometheus.Counter
+	given    prometheus.Counter
+	dropped  prometheus.Counter
 }
 
 var _ failover.Observer = (*Metrics)(nil)
@@ -69,12 +77,16 @@ func New(sources Sources) *Metrics {
 		Name: "portero_store_errors_total",
 		Help: "Verdicts that Redis did not give, by kind; the policies' failure modes decided them.",
 	}, []string{"kind"})
+	returns := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "portero_charges_returned_total",
+		Help: "Charges of requests that another limit refused, by result: given_back, or dropped where Redis could not prove that a return mints nothing.",
+	}, []string{"result"})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "portero_build_info",
 		Help: "Always 1; the version is in the labels.",
 	}, []string{"version", "goversion"})
 	build.WithLabelValues(sources.Version, runtime.Version()).Set(1)
-	registry.MustRegister(durations, failures, build, newCollector(sources),
+	registry.MustRegister(durations, failures, returns, build, newCollector(sources),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	m := &Metrics{
@@ -82,6 +94,8 @@ func New(sources Sources) *Metrics {
 		redis:    durations.WithLabelValues(sourceRedis),
 		local:    durations.WithLabelValues(sourceLocal),
 		errors:   make(map[failover.Kind]prometheus.Counter, len(failover.Kinds)),
+		given:    returns.WithLabelValues(resultGivenBack),
+		dropped:  returns.WithLabelValues(resultDropped),
 	}
 	for _, kind := range failover.Kinds {
 		m.errors[kind] = failures.WithLabelValues(string(kind))
@@ -111,4 +125,10 @@ func (m *Metrics) StoreFailed(kind failover.Kind) {
 		counter = m.errors[failover.KindOther]
 	}
 	counter.Inc()
+}
+
+// ChargesReturned implements failover.Observer.
+func (m *Metrics) ChargesReturned(given, dropped int) {
+	m.given.Add(float64(given))
+	m.dropped.Add(float64(dropped))
 }

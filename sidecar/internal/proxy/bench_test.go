@@ -44,8 +44,8 @@ func BenchmarkProxy(b *testing.B) {
 	upstream := serveOn(b, app.Serve)
 	b.Cleanup(func() { _ = app.Close() })
 	for name, set := range map[string]*ratelimit.Set{"ungoverned": nil, "governed": ratelimit.NewSet(policy)} {
-		p := proxy.New(generous{}, func() *ratelimit.Set { return set }, uncounted{}, slog.New(slog.DiscardHandler))
-		addr := serveOn(b, func(l net.Listener) error { return p.Serve(l, upstream) })
+		p := proxy.New(generous{}, func() *ratelimit.Set { return set }, uncounted{}, "", slog.New(slog.DiscardHandler))
+		addr := serveOn(b, func(l net.Listener) error { return p.Serve(l, proxy.Port{Upstream: upstream}) })
 		b.Run(name, func(b *testing.B) {
 			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 			b.ReportAllocs()

@@ -23,8 +23,8 @@ type handler func(w *response, r *http.Request)
 //   - forward hands it to the app.
 //
 // Probes don't come here: the redirect leads them straight to the app.
-func (p *Proxy) handler(forward *forwarder) http.Handler {
-	return p.enter(wellFormed(clean(p.govern(forward.serve))))
+func (p *Proxy) handler(port Port, forward *forwarder) http.Handler {
+	return p.enter(wellFormed(clean(p.govern(port, forward.serve))))
 }
 
 func (p *Proxy) enter(next handler) http.Handler {
@@ -116,14 +116,17 @@ func withoutHTTP(offers []string) string {
 	return strings.Join(kept, ", ")
 }
 
-func (p *Proxy) govern(next handler) handler {
+func (p *Proxy) govern(port Port, next handler) handler {
 	return func(w *response, r *http.Request) {
 		if r.Method == http.MethodConnect {
 			http.Error(w, "portero: CONNECT is not supported", http.StatusNotImplemented)
 			return
 		}
-		description := p.policies().Describe(&ratelimit.Request{
-			Method: r.Method, Path: rawPath(r), Host: r.Host, Header: r.Header, Peer: w.peer,
+		policies := p.policies()
+		policies.JoinRepeated(r.Header)
+		description := policies.Describe(&ratelimit.Request{
+			Method: r.Method, Path: rawPath(r), Query: r.URL.RawQuery, Host: r.Host, Header: r.Header, Peer: w.peer,
+			Port: port.Number, PortName: port.Name, Workload: p.workload,
 		})
 		verdict := ratelimit.Verdict{}
 		switch {

@@ -73,6 +73,18 @@ var _ = Describe("Forwarding", func() {
 			"X-Forwarded-Proto: https", "X-Forwarded-Host: b", "Traceparent: 00-1", "X-Forwarded-For: 127.0.0.1"))
 	})
 
+	It("limits by what the app will see: a repeated header that limits ask for is one line to both", func(ctx SpecContext) {
+		heads := make(chan []string, 1)
+		g := startGate(startRawApp(func(conn net.Conn, in *bufio.Reader) {
+			heads <- readHead(in)
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}), policy("a", keyedBy("X-Api-Key", "Share")))
+		conn, in := dial(ctx, g)
+		send(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Api-Key: valid\r\nx-api-key: \r\nX-API-KEY: random\r\nX-Many: 1\r\nX-Many: 2\r\n\r\n")
+		Expect(readHead(in)[0]).To(Equal("HTTP/1.1 200 OK"))
+		Expect(<-heads).To(ContainElements("X-Api-Key: valid, , random", "X-Many: 1", "X-Many: 2"))
+	})
+
 	It("limits by what the app will see: what Connection takes out is missing", func(ctx SpecContext) {
 		g := startGate(startApp(ok), policy("a", keyedBy("X-Api-Key", "Deny")))
 		conn, in := dial(ctx, g)

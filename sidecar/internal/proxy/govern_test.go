@@ -16,6 +16,7 @@ import (
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/ratelimit"
+	"github.com/portero-dev/portero/sidecar/internal/proxy"
 )
 
 var _ = Describe("Governing", func() {
@@ -84,6 +85,41 @@ var _ = Describe("Governing", func() {
 				Expect(g.limiter.Asked()).To(BeZero())
 				Expect(g.counted.Verdicts()).To(HaveLen(1))
 				Expect(g.counted.Verdicts()[0].By.QualifiedName).To(Equal("b/all"))
+			})
+
+			It("shows limits all that they may ask for", func(ctx SpecContext) {
+				g := startGate(startApp(ok), policy("a", func(r *bucketconfig.Record) {
+					r.Limits[0].Matches = []bucketconfig.Match{{
+						Ports: []string{"http"}, Hosts: []string{"127.0.0.1"},
+						QueryParams: []bucketconfig.NamedMatch{{Name: "a b", Type: "Exact", Value: "c&d"}},
+						Cookies:     []bucketconfig.NamedMatch{{Name: "sid", Type: "Present"}},
+					}, {Ports: []string{"8080"}, Path: &bucketconfig.StringMatch{Type: "Template", Value: "/users/{id}"}}}
+					r.Limits[0].KeyParts = []bucketconfig.KeyPart{
+						{Type: "Workload", WhenMissing: "Deny"}, {Type: "Host", WhenMissing: "Deny"}, {Type: "Method", WhenMissing: "Deny"},
+					}
+				}))
+				client := clientOf(major)
+				for target, want := range map[string]string{
+					"/?x=1&a+b=c%26d": `"a/all";q=2;w=20`, "/?a+b=c&d": "", "/users/7": `"a/all";q=2;w=20`, "/users/7?": `"a/all";q=2;w=20`, "/users?/7": "",
+				} {
+					res := get(ctx, client, g.url(target), "Cookie", "x=1; sid=2")
+					Expect(res.StatusCode).NotTo(Equal(http.StatusForbidden))
+					Expect(res.Header.Get("RateLimit-Policy")).To(Equal(want), target)
+				}
+			})
+
+			It("denies by an override, and tells nothing of it", func(ctx SpecContext) {
+				g := startGate(startApp(ok), policy("a", func(r *bucketconfig.Record) {
+					r.Limits[0].Overrides = []bucketconfig.Override{{Name: "stolen", Type: "Deny", Matches: []bucketconfig.Match{
+						{Headers: []bucketconfig.NamedMatch{{Name: "X-Api-Key", Type: "Exact", Value: "stolen"}}},
+					}}}
+				}))
+				res := get(ctx, clientOf(major), g.url("/"), "X-Api-Key", "stolen")
+				Expect(res.StatusCode).To(Equal(http.StatusForbidden))
+				Expect(res.Header).NotTo(HaveKey("Retry-After"))
+				Expect(bodyOf(res)).To(ContainSubstring("the request is not allowed"))
+				Expect(g.limiter.Asked()).To(BeZero())
+				Expect(get(ctx, clientOf(major), g.url("/"), "X-Api-Key", "other").StatusCode).To(Equal(http.StatusOK))
 			})
 
 			It("is unavailable where the store failed and the policy says Closed", func(ctx SpecContext) {
@@ -365,7 +401,7 @@ var _ = Describe("Shutdown", func() {
 		g := startGate(startApp(ok))
 		Expect(g.Shutdown(ctx)).To(Succeed())
 		late := listen()
-		Expect(g.Serve(late, "127.0.0.1:1")).To(Succeed())
+		Expect(g.Serve(late, proxy.Port{Upstream: "127.0.0.1:1"})).To(Succeed())
 		_, err := late.Accept()
 		Expect(err).To(HaveOccurred(), "it is closed")
 	})

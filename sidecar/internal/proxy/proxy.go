@@ -49,6 +49,7 @@ type Proxy struct {
 	limiter  Limiter
 	policies func() *ratelimit.Set
 	observer Observer
+	workload string
 	log      *slog.Logger
 
 	// base is the parent of all requests; it ends when a shutdown runs out of time.
@@ -69,19 +70,29 @@ type Proxy struct {
 
 type idleCloser interface{ CloseIdleConnections() }
 
-// New makes a proxy. policies gives the policies in force for each request; it must be fast and may return nil.
-func New(limiter Limiter, policies func() *ratelimit.Set, observer Observer, log *slog.Logger) *Proxy {
-	base, cancel := context.WithCancel(context.Background())
-	return &Proxy{limiter: limiter, policies: policies, observer: observer, log: log, base: base, cancel: cancel}
+// Port is a protected port.
+type Port struct {
+	// Number and Name are the app's port and what the pod calls it, empty for nothing; limits can tell ports apart by them.
+	Number uint16
+	Name   string
+	// Upstream is the app's address, host:port.
+	Upstream string
 }
 
-// Serve accepts connections on the listener and forwards to the upstream (host:port) until Shutdown; then it returns nil.
+// New makes a proxy. policies gives the policies in force for each request; it must be fast and may return nil. workload is
+// what the pod belongs to, such as deployment/web, or empty.
+func New(limiter Limiter, policies func() *ratelimit.Set, observer Observer, workload string, log *slog.Logger) *Proxy {
+	base, cancel := context.WithCancel(context.Background())
+	return &Proxy{limiter: limiter, policies: policies, observer: observer, workload: workload, log: log, base: base, cancel: cancel}
+}
+
+// Serve accepts connections on the listener and forwards to the port's upstream until Shutdown; then it returns nil.
 // It takes HTTP/1.1 and HTTP/2 without TLS (prior knowledge), and speaks to the app what the client speaks. It closes the
 // listener.
-func (p *Proxy) Serve(listener net.Listener, upstream string) error {
-	forward := newForwarder(upstream, p.log)
+func (p *Proxy) Serve(listener net.Listener, port Port) error {
+	forward := newForwarder(port.Upstream, p.log)
 	server := &http.Server{
-		Handler:           p.handler(forward),
+		Handler:           p.handler(port, forward),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -116,10 +116,10 @@ func startGate(upstream string, policies ...*ratelimit.Policy) *gate {
 	GinkgoHelper()
 	g := &gate{limiter: &local{levels: map[string]localbucket.Level{}}, counted: &counted{}, served: make(chan error, 1), logs: gbytes.NewBuffer()}
 	set := ratelimit.NewSet(policies...)
-	g.Proxy = proxy.New(g.limiter, func() *ratelimit.Set { return set }, g.counted, slog.New(slog.NewTextHandler(io.MultiWriter(GinkgoWriter, g.logs), &slog.HandlerOptions{Level: slog.LevelDebug})))
+	g.Proxy = proxy.New(g.limiter, func() *ratelimit.Set { return set }, g.counted, "deployment/shop", slog.New(slog.NewTextHandler(io.MultiWriter(GinkgoWriter, g.logs), &slog.HandlerOptions{Level: slog.LevelDebug})))
 	listener := listen()
 	g.addr = listener.Addr().String()
-	go func() { g.served <- g.Serve(listener, upstream) }()
+	go func() { g.served <- g.Serve(listener, proxy.Port{Number: 8080, Name: "http", Upstream: upstream}) }()
 	DeferCleanup(func() {
 		Expect(string(g.logs.Contents())).NotTo(ContainSubstring("panic"))
 		ended, cancel := context.WithCancel(context.TODO())

@@ -136,7 +136,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.type == 'ResponseHeader' ? has(self.responseHeader) : !has(self.responseHeader)",message="responseHeader must be set when type is ResponseHeader, such as {type: ResponseHeader, responseHeader: {name: X-Cost, maximum: 100}}, and only then",fieldPath=".responseHeader"
 type Cost struct {
 	// type is Fixed: what the policy states; RequestHeader: what a header of the request states; or ResponseHeader: what a
-	// header or trailer of the response states.
+	// header or trailer of the response states, which this version does not accept yet.
 	// +required
 	Type CostType `json:"type"`
 	// fixed is set iff type is Fixed.

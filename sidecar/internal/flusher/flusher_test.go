@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strconv"
 	"sync"
@@ -36,12 +37,14 @@ func executed(ctx context.Context, node *redistest.Node) int {
 	return n
 }
 
-// resume lets a stopped node go on, also when the spec has failed.
+// halt stops a node, and has it stopped when it returns: on a busy machine the signal takes its time. What it returns lets
+// the node go on, which happens anyway when the spec has ended.
 func halt(node *redistest.Node) (resume func()) {
 	GinkgoHelper()
 	Expect(node.Signal(syscall.SIGSTOP)).To(Succeed())
 	resume = sync.OnceFunc(func() { Expect(node.Signal(syscall.SIGCONT)).To(Succeed()) })
 	DeferCleanup(resume)
+	Eventually(os.ReadFile).WithArguments(fmt.Sprintf("/proc/%d/stat", node.PID())).Should(ContainSubstring(") T "))
 	return resume
 }
 

@@ -202,6 +202,7 @@ type XForwardedFor struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="must be a CIDR without host bits, such as 10.42.7.0/24, 192.0.2.1/32 or 2001:db8::/64"
+	// +kubebuilder:validation:items:XValidation:rule="!self.endsWith('/0')",message="must not trust every address, which would leave none to be the client: name the ingress only"
 	// +listType=set
 	// +required
 	TrustedProxies []string `json:"trustedProxies"`

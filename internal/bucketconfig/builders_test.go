@@ -78,7 +78,7 @@ func validRecord() *bucketconfig.Record {
 		},
 	}, bucketconfig.Limit{
 		Name: "bytes", Bucket: bucketconfig.Bucket{Capacity: 1_000_000, RefillTokens: 1, RefillIntervalUS: 1_000}, Cost: 100,
-		CostSource: &bucketconfig.CostSource{Type: "ResponseHeader", Header: "X-Cost", Maximum: 1_000},
+		CostSource: &bucketconfig.CostSource{Type: "RequestHeader", Header: "X-Cost", Maximum: 1_000},
 	})
 	record.Response = bucketconfig.Response{
 		RateLimitHeaders: "Both", StatusCode: 503, ContentType: "text/plain; charset=utf-8", Body: "{policy}/{limit}: wait {retryAfter} s",

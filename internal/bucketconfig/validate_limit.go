@@ -98,7 +98,7 @@ func (s *CostSource) validate(cost int64) error {
 		return nil
 	}
 	return firstError(
-		oneOf("type", s.Type, "RequestHeader", "ResponseHeader"),
+		oneOf("type", s.Type, "RequestHeader"),
 		headerName("header", s.Header),
 		inRange("maximum", s.Maximum, cost, MaxCapacity),
 	)

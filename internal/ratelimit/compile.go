@@ -17,8 +17,7 @@ const (
 	whenMissingSkip  = "Skip"
 	whenMissingDeny  = "Deny"
 
-	costRequestHeader  = "RequestHeader"
-	costResponseHeader = "ResponseHeader"
+	costRequestHeader = "RequestHeader"
 
 	overrideBucket    = "Bucket"
 	overrideUnlimited = "Unlimited"

@@ -108,16 +108,11 @@ func (c *compiler) cost(limit *Limit) error {
 }
 
 func (c *compiler) costSource(limit *Limit, source *bucketconfig.CostSource, check func(string, int64) error) error {
-	var field string
-	switch source.Type {
-	case costRequestHeader:
-		field = "cost.requestHeader"
-		limit.costHeader = c.attribute(headerAttribute, http.CanonicalHeaderKey(source.Header))
-	case costResponseHeader:
-		field = "cost.responseHeader"
-	default:
-		return invalid("cost.type", fmt.Errorf("%q: must be RequestHeader or ResponseHeader", source.Type))
+	if source.Type != costRequestHeader {
+		return invalid("cost.type", fmt.Errorf("%q: must be RequestHeader", source.Type))
 	}
+	const field = "cost.requestHeader"
+	limit.costHeader = c.attribute(headerAttribute, http.CanonicalHeaderKey(source.Header))
 	if err := checkHeaderName(field+".name", source.Header); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ type costRule struct {
 	tokens  int64
 }
 
-// cost is what a request takes before it is answered: the first rule that fits says so, else the request's header, else
+// cost is what a request takes: the first rule that fits says so, else the request's header, else
 // the limit.
 func (l *Limit) cost(v *view) int64 {
 	for i := range l.costRules {
@@ -21,7 +21,7 @@ func (l *Limit) cost(v *view) int64 {
 			return l.costRules[i].tokens
 		}
 	}
-	if source := l.Config.CostSource; source != nil && source.Type == costRequestHeader {
+	if source := l.Config.CostSource; source != nil {
 		return costOf(source, v.value(l.costHeader).text, l.Config.Cost)
 	}
 	return l.Config.Cost
@@ -37,13 +37,4 @@ func costOf(source *bucketconfig.CostSource, text string, otherwise int64) int64
 		return otherwise
 	}
 	return int64(min(cost, uint64(source.Maximum)))
-}
-
-// Rest is what Later's field adds to the Cost that was charged before the response: zero where it names less, nothing,
-// or no integer of at least 1. The value is the field's, its lines joined by ", ".
-func (c *Charge) Rest(value string) int64 {
-	if c.Later == nil {
-		return 0
-	}
-	return max(0, costOf(c.Later, value, c.Cost)-c.Cost)
 }

@@ -55,7 +55,6 @@ var _ = Describe("The cost", func() {
 			req.Header["X-Cost"] = lines
 			c := charge(p, req)
 			Expect(c.Cost).To(Equal(want))
-			Expect(c.Later).To(BeNil())
 		},
 		Entry("missing", nil, int64(3)),
 		Entry("within", []string{"7"}, int64(7)),
@@ -77,14 +76,4 @@ var _ = Describe("The cost", func() {
 		Entry("negative beyond 64 bits", []string{"-99999999999999999999999999"}, int64(3)),
 	)
 
-	It("is learnt from the response where the limit says so, and what came before is no part of the rest", func() {
-		p := compile(limits(limit("a", costFrom("ResponseHeader", 3, 1000))))
-		c := charge(p, request("/", "X-Cost", "500"))
-		Expect(c.Cost).To(Equal(int64(3)))
-		Expect(c.Later.Header).To(Equal("X-Cost"))
-		for value, want := range map[string]int64{"": 0, "2": 0, "3": 0, "10": 7, "5000": 997, "-1": 0, "x": 0, "99999999999999999999": 997} {
-			Expect(c.Rest(value)).To(Equal(want), value)
-		}
-		Expect((&ratelimit.Charge{Cost: 1}).Rest("7")).To(BeZero())
-	})
 })

@@ -32,8 +32,6 @@ type Charge struct {
 	Limit *Limit
 	// Cost is what to take now.
 	Cost int64
-	// Later, where set, says which field of the response tells the whole cost; Rest is then to be charged too.
-	Later *bucketconfig.CostSource
 }
 
 // Group is what one call decides: the limits of one policy that share their key values, and so one Redis key.

@@ -90,9 +90,6 @@ func (s *keySet) describe(p *Policy, v *view, d *Description) {
 			continue
 		}
 		found[n] = governing{limit: limit, template: template, charge: Charge{Limit: bucket, Cost: limit.cost(v)}}
-		if source := limit.Config.CostSource; source != nil && source.Type == costResponseHeader {
-			found[n].charge.Later = source
-		}
 		n++
 	}
 	s.group(p, v, d, &values, found[:n])

@@ -386,42 +386,43 @@ do
     return settled
   end
 
-  redis.register_function(LIBRARY .. '_take', function(keys, args)
-    if #keys ~= 1 or #args ~= 1 then
-      return redis.error_reply('ERR one key and one argument are wanted')
-    end
-    if not pack then
-      bind()
-    end
-    local count, problem = parse(args[1])
+  -- register makes a function of one key and one packed argument.
+  local function register(name, run)
+    redis.register_function(LIBRARY .. name, function(keys, args)
+      if #keys ~= 1 or #args ~= 1 then
+        return redis.error_reply('ERR one key and one argument are wanted')
+      end
+      if not pack then
+        bind()
+      end
+      return run(keys[1], args[1])
+    end)
+  end
+
+  register('_take', function(key, packed)
+    local count, problem = parse(packed)
     if not count then
       return problem
     end
     local now = now_us()
-    local others, last_full = load(keys[1], count, now)
+    local others, last_full = load(key, count, now)
     if not others then
       return last_full
     end
     if decide(count) then
-      save(keys[1], count, others, last_full)
+      save(key, count, others, last_full)
     end
-    return reply(count, now, sub(args[1], 1, 1) == CHARGES_VERSION)
+    return reply(count, now, sub(packed, 1, 1) == CHARGES_VERSION)
   end)
 
-  redis.register_function(LIBRARY .. '_giveback', function(keys, args)
-    if #keys ~= 1 or #args ~= 1 then
-      return redis.error_reply('ERR one key and one argument are wanted')
-    end
-    if not pack then
-      bind()
-    end
-    local receipts, count = parse_receipts(args[1])
+  register('_giveback', function(key, packed)
+    local receipts, count = parse_receipts(packed)
     if not receipts then
       return count
     end
-    if unpack(EPOCH, args[1], 2) ~= server then
+    if unpack(EPOCH, packed, 2) ~= server then
       return 0
     end
-    return give_back(keys[1], receipts, count, now_us())
+    return give_back(key, receipts, count, now_us())
   end)
 end

@@ -3,6 +3,7 @@ package translator
 import (
 	"cmp"
 	"regexp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -150,6 +151,9 @@ func convertClientIP(clientIP *v1alpha1.ClientIP, path *field.Path) (*bucketconf
 		for i, cidr := range clientIP.XForwardedFor.TrustedProxies {
 			if err := checkCIDR(cidr); err != nil {
 				return nil, invalid(proxies.Index(i), "%q: %w", cidr, err)
+			}
+			if strings.HasSuffix(cidr, "/0") {
+				return nil, invalid(proxies.Index(i), "%q: must not trust every address, which would leave none to be the client: name the ingress only", cidr)
 			}
 			converted.TrustedProxies = append(converted.TrustedProxies, cidr)
 		}

@@ -185,8 +185,6 @@ func (c *converter) cost(limit *bucketconfig.Limit, cost *v1alpha1.Cost, path *f
 		{v1alpha1.CostFixed, member{"fixed", cost.Fixed != nil && !leftover, true, "{type: Fixed, fixed: {tokens: 1}}"}},
 		{v1alpha1.CostRequestHeader, member{"requestHeader", cost.RequestHeader != nil, true,
 			"{type: RequestHeader, requestHeader: {name: X-Cost, default: 1, maximum: 100}}"}},
-		{v1alpha1.CostResponseHeader, member{"responseHeader", cost.ResponseHeader != nil, true,
-			"{type: ResponseHeader, responseHeader: {name: X-Cost, maximum: 100}}"}},
 	} {
 		if err := checkMember(union.member, cost.Type == union.chosenBy, string(cost.Type), path); err != nil {
 			return err
@@ -198,11 +196,8 @@ func (c *converter) cost(limit *bucketconfig.Limit, cost *v1alpha1.Cost, path *f
 	case v1alpha1.CostRequestHeader:
 		header := cost.RequestHeader
 		return headerCost(limit, cost.Type, header.Name, header.Default, header.Maximum, path.Child("requestHeader"))
-	case v1alpha1.CostResponseHeader:
-		// Sidecars would charge the default and forget the rest: better no limit than one that is not held.
-		return invalid(path.Child("type"), "%q: is not enforced in this version: use Fixed or RequestHeader", cost.Type)
 	}
-	return invalid(path.Child("type"), "%q: must be Fixed, RequestHeader or ResponseHeader", cost.Type)
+	return invalid(path.Child("type"), "%q: must be Fixed or RequestHeader", cost.Type)
 }
 
 func (c *converter) fixedCost(limit *bucketconfig.Limit, fixed *v1alpha1.FixedCost, path *field.Path) error {

@@ -45,7 +45,7 @@ func start(environment *testenv.Environment, instance string, flags ...string) *
 	config := rest.CopyConfig(environment.Config)
 	config.Impersonate.UserName = "system:serviceaccount:" + system + ":portero-manager"
 	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(context.TODO()))
+	ctx, cancel := context.WithCancel(context.Background())
 	m := &manager{stop: cancel, done: make(chan error, 1)}
 	go func() { m.done <- app.Run(ctx, config, options) }()
 	DeferCleanup(m.end)

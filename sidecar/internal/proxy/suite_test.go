@@ -122,7 +122,7 @@ func startGate(upstream string, policies ...*ratelimit.Policy) *gate {
 	go func() { g.served <- g.Serve(listener, proxy.Port{Number: 8080, Name: "http", Upstream: upstream}) }()
 	DeferCleanup(func() {
 		Expect(string(g.logs.Contents())).NotTo(ContainSubstring("panic"))
-		ended, cancel := context.WithCancel(context.TODO())
+		ended, cancel := context.WithCancel(context.Background())
 		cancel() // cuts off what a failed test left open
 		_ = g.Shutdown(ended)
 	})

@@ -23,8 +23,6 @@ type health struct {
 	problem *problem.Problem
 	// slow is true when the problem is nothing but answers that did not come in time.
 	slow bool
-	// incomplete is true when a node did not answer, or not in full.
-	incomplete bool
 	// loaded is true when a master lacked the library: it is new, or was flushed.
 	loaded bool
 	// starts are the run ids of the nodes that answered, by address.
@@ -52,7 +50,6 @@ func (s *session) check(ctx context.Context) health {
 	if nodesErr != nil && len(nodes) > 0 {
 		logf.FromContext(ctx).V(1).Info("Nodes do not answer", "error", nodesErr.Error())
 	}
-	h.incomplete = libraryErr != nil || nodesErr != nil
 	h.problem = s.judge(libraryErr, len(nodes) > 0)
 	h.slow = h.problem != nil && slow(libraryErr)
 	return h

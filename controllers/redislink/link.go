@@ -235,10 +235,6 @@ func (w *watcher) lookOnce(ctx context.Context) {
 		return
 	}
 	lost := w.seen != s || health.loaded || !containsAll(w.starts, health.starts)
-	if lost || health.incomplete || l.Problem() != nil {
-		// A master that hangs may have been replaced, and Redis is well without it.
-		s.reload(ctx)
-	}
 	believed := w.believes(s, &health)
 	w.seen, w.starts = s, health.starts
 	l.mu.Lock()

@@ -1,7 +1,6 @@
 package redislink
 
 import (
-	"context"
 	"io"
 	"sync"
 
@@ -18,9 +17,6 @@ type session struct {
 	settings *Settings
 	client   io.Closer
 	listed   sync.Map // the namespaces that were last seen in the index
-	// reload makes the client ask anew, in the background, which node serves which slot. Left alone it does so once a
-	// minute, and no silence of a master makes it do so sooner.
-	reload func(context.Context)
 
 	admin         *redisadmin.Admin
 	newWriter     func(fence int64) *configstore.Writer
@@ -39,7 +35,7 @@ func connect(settings *Settings, instance keyspace.Instance) (*session, error) {
 	}
 	client := redisclient.NewAdmin(options)
 	return &session{
-		settings: settings, client: client, reload: client.ReloadState, admin: redisadmin.New(options, instance),
+		settings: settings, client: client, admin: redisadmin.New(options, instance),
 		newWriter: func(fence int64) *configstore.Writer { return configstore.NewWriter(client, instance, fence) },
 		newReader: func(namespace string) *configstore.Reader { return configstore.NewReader(client, instance, namespace) },
 		newHeartbeats: func(namespace string) *configstore.Heartbeats {

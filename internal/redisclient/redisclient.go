@@ -62,8 +62,9 @@ func ParseAddrs(list string) ([]string, error) {
 	return addrs, nil
 }
 
-// NewVerdict makes the client that carries verdicts. The context of each call bounds it: give it VerdictTimeout. It never
-// asks the server for anything but the topology and the calls themselves, so that a sidecar's ACL user suffices.
+// NewVerdict makes the client that carries verdicts. The context of each call bounds it: give it VerdictTimeout. Whoever
+// uses it has the topology read anew while a master fails, as the other clients do by themselves. It never asks the
+// server for anything but the topology and the calls themselves, so that a sidecar's ACL user suffices.
 func NewVerdict(o Options) *redis.ClusterClient {
 	c := o.cluster()
 	// A batch is small and nothing waits for a retry: a failed dial is told at once, and one dial at a time keeps a
@@ -80,7 +81,7 @@ func NewConfig(o Options) *redis.ClusterClient {
 	c := o.cluster()
 	c.DialTimeout, c.DialerRetries, c.PoolSize = time.Second, 1, 2
 	c.ReadTimeout, c.WriteTimeout = 3*time.Second, 3*time.Second
-	return redis.NewClusterClient(c)
+	return reloading(redis.NewClusterClient(c))
 }
 
 // NewAdmin makes the manager's client: publications, and what is done on every node.
@@ -88,7 +89,7 @@ func NewAdmin(o Options) *redis.ClusterClient {
 	c := o.cluster()
 	c.DialTimeout, c.DialerRetries, c.PoolSize = 2*time.Second, 1, 8
 	c.ReadTimeout, c.WriteTimeout = 5*time.Second, 5*time.Second
-	return redis.NewClusterClient(c)
+	return reloading(redis.NewClusterClient(c))
 }
 
 // NewNode makes a client of one node, with the patience of NewConfig: for a subscription that takes another node when

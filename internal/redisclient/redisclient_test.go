@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -102,6 +103,47 @@ var _ = Describe("A client", func() {
 		}, cluster.Nodes[0].Addr())
 		DeferCleanup(client.Close)
 		Expect(client.Ping(ctx).Err()).To(MatchError(missing))
+	})
+})
+
+var _ = Describe("The clients of records and of the manager", func() {
+	It("find the master that replaced a hung one within seconds, by single calls and by pipelines", func(ctx SpecContext) {
+		const key = "replaced"
+		hung, err := cluster.MasterOf(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		replicas, err := cluster.ReplicasOf(ctx, hung)
+		Expect(err).NotTo(HaveOccurred())
+		calls := map[string]func(context.Context, *redis.ClusterClient) error{
+			"single": func(ctx context.Context, c *redis.ClusterClient) error { return c.Set(ctx, key, 1, 0).Err() },
+			"pipeline": func(ctx context.Context, c *redis.ClusterClient) error {
+				_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Set(ctx, key, 1, 0).Err() })
+				return err
+			},
+		}
+		clients := map[string]*redis.ClusterClient{}
+		for _, use := range []string{"config", "admin"} {
+			for call, do := range calls {
+				client := uses[use](options())
+				DeferCleanup(client.Close)
+				Expect(do(ctx, client)).To(Succeed())
+				clients[use+" "+call] = client
+			}
+		}
+
+		Expect(hung.Signal(syscall.SIGSTOP)).To(Succeed())
+		resume := sync.OnceFunc(func() { Expect(hung.Signal(syscall.SIGCONT)).To(Succeed()) })
+		DeferCleanup(resume)
+		Expect(replicas[0].Client().Do(ctx, "CLUSTER", "FAILOVER", "TAKEOVER").Err()).To(Succeed())
+		for name, client := range clients {
+			_, call, _ := strings.Cut(name, " ")
+			Eventually(func() error {
+				impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+				defer cancel()
+				return calls[call](impatient, client)
+			}).WithTimeout(10*time.Second).Should(Succeed(), name)
+		}
+		resume()
+		Expect(cluster.WaitHealthy(ctx)).To(Succeed())
 	})
 })
 

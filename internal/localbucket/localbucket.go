@@ -94,6 +94,19 @@ func (p Params) Spend(level Level, nowUS, cost int64) Level {
 	return level
 }
 
+// Debit charges a cost whatever the level, into debt of at most one capacity: what exceeds that is forgiven. A level that
+// is lower already, since the shape was changed, stays.
+func (p Params) Debit(level Level, nowUS, cost int64) Level {
+	level = p.At(level, nowUS)
+	if level.Tokens < -p.Capacity {
+		return level
+	}
+	if level.Tokens -= cost; level.Tokens < -p.Capacity {
+		level.Tokens, level.Remainder = -p.Capacity, 0
+	}
+	return level
+}
+
 // Adopt is the level of a bucket that had another shape until now: what was spent stays spent. A part of a token can't
 // be carried from one interval to another and is dropped; At clamps to the new capacity.
 func (p Params) Adopt(level Level, from Params) Level {

@@ -49,6 +49,13 @@ var _ = Describe("A local bucket", func() {
 				if allowed != wanted || level != m.level() {
 					Fail(fmt.Sprintf("%s: got %t %+v, want %t %+v", where, allowed, level, wanted, m.level()))
 				}
+				if random.IntN(4) == 0 {
+					debit := upTo(random, localbucket.MaxTokens)
+					m.debit(now, debit)
+					if level = params.Debit(level, now, debit); level != m.level() {
+						Fail(fmt.Sprintf("%s: debit of %d: got %+v, want %+v", where, debit, level, m.level()))
+					}
+				}
 				expectWait(params, m, level, now, cost, where)
 				expectWait(params, m, level, now, params.Capacity, where)
 			}
@@ -109,6 +116,17 @@ var _ = Describe("A local bucket", func() {
 		Expect(tenPerSecond.TimeToFull(level, start)).To(Equal(5 * time.Second))
 		wait, _ := tenPerSecond.Wait(level, start, 1)
 		Expect(wait).To(Equal(3100 * time.Millisecond))
+	})
+
+	It("owes at most one capacity for debits, unless it did before", func() {
+		level := tenPerSecond.Debit(tenPerSecond.Full(start), start, 25)
+		Expect(level.Tokens).To(Equal(int64(-5)))
+		later := start + second/20
+		Expect(tenPerSecond.Debit(level, later, 14)).To(Equal(localbucket.Level{Tokens: -19, Remainder: second / 2, UpdatedUS: later}))
+		Expect(tenPerSecond.Debit(level, later, 16)).To(Equal(localbucket.Level{Tokens: -20, UpdatedUS: later}))
+		smaller := tenPerSecond
+		smaller.Capacity = 2
+		Expect(smaller.Debit(level, start, 1)).To(Equal(level))
 	})
 
 	It("waits for nothing when it is full", func() {

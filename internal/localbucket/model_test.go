@@ -48,6 +48,14 @@ func (m *model) take(now, cost int64) bool {
 	return true
 }
 
+func (m *model) debit(now, cost int64) {
+	m.advance(now)
+	m.units.Sub(m.units, m.tokens(cost))
+	if floor := m.tokens(-m.params.Capacity); m.units.Cmp(floor) < 0 {
+		m.units = floor
+	}
+}
+
 func (m *model) level() localbucket.Level {
 	tokens, remainder := new(big.Int).DivMod(m.units, big.NewInt(m.params.IntervalUS), new(big.Int))
 	return localbucket.Level{Tokens: tokens.Int64(), Remainder: remainder.Int64(), UpdatedUS: m.updated}

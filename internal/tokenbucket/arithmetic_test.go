@@ -32,7 +32,7 @@ var _ = Describe("The arithmetic", func() {
 		key := newKey()
 		master, err := cluster.MasterOf(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
-		var stale, refused, partly, behind int
+		var stale, refused, partly, behind, owing, deepest int
 		for round := range 400 {
 			key := fmt.Sprintf("%s:%d", key, round)
 			limits, model := newRandomLimits(random), modelKey{}
@@ -46,17 +46,19 @@ var _ = Describe("The arithmetic", func() {
 				if !reflect.DeepEqual(bare(results), wanted) {
 					Fail(fmt.Sprintf("%s:\n got %+v\nwant %+v", describe(charges, now), results, wanted))
 				}
-				for _, result := range results {
+				for i, result := range results {
 					stale += count(result.Stale)
 					refused += count(!result.Allowed)
 					behind += count(result.Level.UpdatedUS > 0)
+					owing += count(result.Level.Tokens < 0)
+					deepest += count(charges[i].Debit > 0 && result.Level.Tokens == -result.Params.Capacity)
 				}
 				partly += count(len(results) > 1 && results[0].Allowed != results[1].Allowed)
 				expectExpiry(model, expiry, describe(charges, now))
 			}
 		}
 		// All of it happened, and not by a hair.
-		Expect([]int{stale, refused, partly, behind}).To(HaveEach(BeNumerically(">", 100)))
+		Expect([]int{stale, refused, partly, behind, owing, deepest}).To(HaveEach(BeNumerically(">", 100)))
 	}, NodeTimeout(2*time.Minute))
 
 	It("caps the expiry of a bucket that needs longer than any clock tells", func(ctx SpecContext) {
@@ -67,6 +69,19 @@ var _ = Describe("The arithmetic", func() {
 		_, expiry, err := takeAt(ctx, master.Client(), key, farFuture, tokenbucket.Charge{ID: 1, Params: params, Cost: localbucket.MaxTokens})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(expiry).To(Equal(maxExact - 1))
+	})
+
+	It("caps the expiry of the deepest debt", func(ctx SpecContext) {
+		key := newKey()
+		master, err := cluster.MasterOf(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		params := localbucket.Params{Capacity: localbucket.MaxTokens, RefillTokens: 1, IntervalUS: localbucket.MaxIntervalUS}
+		for range 3 {
+			results, expiry, err := takeAt(ctx, master.Client(), key, farFuture, tokenbucket.Charge{ID: 1, Params: params, Debit: localbucket.MaxTokens})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(expiry).To(Equal(maxExact - 1))
+			Expect(results[0].Level.Tokens).To(BeNumerically(">=", -localbucket.MaxTokens))
+		}
 	})
 
 	It("lets the library alone differ in its clock from what the specs of arithmetic run", func() {

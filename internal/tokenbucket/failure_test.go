@@ -14,7 +14,10 @@ import (
 	"github.com/portero-dev/portero/internal/tokenbucket"
 )
 
-var valid = tokenbucket.Charge{ID: 1, Params: slow, Cost: 1}
+var (
+	valid   = tokenbucket.Charge{ID: 1, Params: slow, Cost: 1}
+	debited = tokenbucket.Charge{ID: 1, Params: slow, Cost: 1, Debit: 1}
+)
 
 // packed are the arguments of a valid call, to be broken.
 func packed(charges ...tokenbucket.Charge) []byte {
@@ -36,7 +39,7 @@ var _ = Describe("A failure of the store", func() {
 		Entry("no argument", func() []any { return nil }, "one argument"),
 		Entry("two arguments", func() []any { return []any{packed(valid), "x"} }, "one argument"),
 		Entry("an empty one", func() []any { return []any{""} }, "unknown version"),
-		Entry("another version", func() []any { return []any{with(packed(valid), 0, 3)} }, "unknown version"),
+		Entry("another version", func() []any { return []any{with(packed(valid), 0, 4)} }, "unknown version"),
 		Entry("no charge", func() []any { return []any{packed(valid)[:1]} }, "wrong length"),
 		Entry("half a charge", func() []any { return []any{packed(valid)[:30]} }, "wrong length"),
 		Entry("one byte more", func() []any { return []any{append(packed(valid), 0)} }, "wrong length"),
@@ -57,6 +60,9 @@ var _ = Describe("A failure of the store", func() {
 		Entry("no cost", func() []any { return []any{with(packed(valid), 33, 0, 0, 0, 0)} }, "cost"),
 		Entry("too much cost", func() []any { return []any{with(packed(valid), 33, 0xff)} }, "cost"),
 		Entry("unknown flags", func() []any { return []any{with(packed(valid), 37, 2)} }, "flags"),
+		Entry("debits without room for them", func() []any { return []any{with(packed(valid), 0, 3)} }, "wrong length"),
+		Entry("neither a cost nor a debit", func() []any { return []any{with(packed(debited), 33, make([]byte, 9)...)} }, "cost"),
+		Entry("too much of a debit", func() []any { return []any{with(packed(debited), 38, 0xff)} }, "cost"),
 	)
 
 	It("is what a call without a key or with two ends in", func(ctx SpecContext) {
@@ -150,6 +156,8 @@ var _ = Describe("A call", func() {
 			Expect(err).To(MatchError(And(ContainSubstring("charge 1: "), ContainSubstring(message))))
 		},
 		Entry("without a cost", func(c *tokenbucket.Charge) { c.Cost = 0 }, "cost 0"),
+		Entry("with a negative debit", func(c *tokenbucket.Charge) { c.Debit = -1 }, "debit -1"),
+		Entry("with a debit that would be cut to a small one", func(c *tokenbucket.Charge) { c.Debit = 1<<32 + 1 }, "debit 4294967297"),
 		Entry("with a negative cost", func(c *tokenbucket.Charge) { c.Cost = -1 }, "cost -1"),
 		Entry("with a cost that would be cut to a small one", func(c *tokenbucket.Charge) { c.Cost = 1<<32 + 1 }, "cost 4294967297"),
 		Entry("with a negative order", func(c *tokenbucket.Charge) { c.Order = -1 }, "order -1"),

@@ -2,6 +2,7 @@ package tokenbucket_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/portero-dev/portero/internal/localbucket"
@@ -38,6 +39,7 @@ func FuzzArguments(f *testing.F) {
 	client := cluster.Client()
 	f.Add(packed(valid))
 	f.Add(packed(valid, tokenbucket.Charge{ID: 2, Params: slow, Cost: 11, Shadow: true}))
+	f.Add(packed(valid, tokenbucket.Charge{ID: 2, Params: slow, Debit: 25}))
 	f.Add([]byte{1})
 	f.Add(with(packed(valid), 0, 1))
 	f.Fuzz(func(t *testing.T, args []byte) {
@@ -46,7 +48,7 @@ func FuzzArguments(f *testing.F) {
 			t.Fatal(err)
 		}
 		reply, err := client.FCall(t.Context(), tokenbucket.FunctionTake, []string{key}, args).Text()
-		if err != nil || args[0] != 2 {
+		if err != nil || args[0] < 2 {
 			return // or what an older sidecar would ask
 		}
 		charges := unpack(args)
@@ -55,7 +57,8 @@ func FuzzArguments(f *testing.F) {
 			t.Fatalf("reply to %x: %v", args, err)
 		}
 		for i, charge := range charges {
-			if results[i].Allowed != (charge.Cost <= charge.Params.Capacity) || results[i].Stale {
+			left := max(charge.Params.Capacity-charge.Debit, -charge.Params.Capacity)
+			if results[i].Allowed != (charge.Cost <= max(left, 0)) || results[i].Stale || results[i].Level.Tokens > left {
 				t.Fatalf("charge %+v: %+v", charge, results[i])
 			}
 		}
@@ -67,7 +70,10 @@ func FuzzArguments(f *testing.F) {
 
 // unpack reads arguments as token_bucket.lua describes them.
 func unpack(args []byte) []tokenbucket.Charge {
-	const size = 37
+	size := 37
+	if args[0] == 3 {
+		size = 41
+	}
 	var charges []tokenbucket.Charge
 	for at := 1; at+size <= len(args); at += size {
 		b := args[at:]
@@ -82,11 +88,14 @@ func unpack(args []byte) []tokenbucket.Charge {
 			Cost:   int64(binary.BigEndian.Uint32(b[32:])),
 			Shadow: b[36] == 1,
 		})
+		if size > 37 {
+			charges[len(charges)-1].Debit = int64(binary.BigEndian.Uint32(b[37:]))
+		}
 	}
 	return charges
 }
 
-// FuzzLua compares the Lua with the local bucket: a charge that makes the level, another after a while.
+// FuzzLua compares the Lua with the local bucket: a charge that makes the level, and a debit; another charge after a while.
 func FuzzLua(f *testing.F) {
 	cluster := shared.start(f.Context())
 	const key = "fuzz:lua"
@@ -94,14 +103,19 @@ func FuzzLua(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(int64(10), int64(3), int64(1000), int64(7), int64(2500), int64(6))
-	f.Add(int64(1e9), int64(1e9), int64(1e9), int64(1e9), int64(1e9-1), int64(1e9))
-	f.Add(int64(1e9), int64(999_999_937), localbucket.MaxIntervalUS, int64(1e9), int64(31_622_399_999_999), int64(999_999_937))
-	f.Add(int64(5), int64(1), second, int64(5), -second, int64(1))
-	f.Fuzz(func(t *testing.T, capacity, refill, interval, first, elapsed, second int64) {
+	f.Add(int64(10), int64(3), int64(1000), int64(7), int64(0), int64(2500), int64(6))
+	f.Add(int64(10), int64(3), int64(1000), int64(7), int64(12), int64(3500), int64(1))
+	f.Add(int64(1e9), int64(1e9), int64(1e9), int64(1e9), int64(1e9), int64(2e9-1), int64(1e9))
+	f.Add(int64(1e9), int64(999_999_937), localbucket.MaxIntervalUS, int64(1e9), int64(0), int64(31_622_399_999_999), int64(999_999_937))
+	f.Add(int64(5), int64(1), second, int64(5), int64(50), -second, int64(1))
+	f.Fuzz(func(t *testing.T, capacity, refill, interval, first, debit, elapsed, second int64) {
 		params := localbucket.Params{Capacity: capacity, RefillTokens: refill, IntervalUS: interval}
-		for _, cost := range []int64{first, second} {
-			if _, err := tokenbucket.NewTake(key, []tokenbucket.Charge{{ID: 1, Params: params, Cost: cost}}); err != nil {
+		charges := []tokenbucket.Charge{{ID: 1, Params: params, Cost: first}, {ID: 1, Params: params, Debit: debit}, {ID: 1, Params: params, Cost: second}}
+		if debit == 0 {
+			charges = slices.Delete(charges, 1, 2)
+		}
+		for i := range charges {
+			if _, err := tokenbucket.NewTake(key, charges[i:i+1]); err != nil {
 				return // out of bounds
 			}
 		}
@@ -112,10 +126,17 @@ func FuzzLua(f *testing.F) {
 			t.Fatal(err)
 		}
 		level := params.Full(farFuture)
-		for step, now := range []int64{farFuture, farFuture + elapsed} {
-			charge := tokenbucket.Charge{ID: 1, Params: params, Cost: []int64{first, second}[step]}
-			var allowed bool
-			level, allowed = params.Take(level, now, charge.Cost)
+		for step, charge := range charges {
+			now := farFuture
+			if step == len(charges)-1 {
+				now += elapsed
+			}
+			allowed := true
+			if charge.Cost > 0 {
+				level, allowed = params.Take(level, now, charge.Cost)
+			} else {
+				level = params.Debit(level, now, charge.Debit)
+			}
 			results, _, err := takeAt(t.Context(), master.Client(), key, now, charge)
 			if err != nil {
 				t.Fatal(err)

@@ -282,6 +282,7 @@ type event struct {
 	limit      uint64 // of a charge
 	now, order int64
 	params     localbucket.Params
+	debit      int64 // before the cost
 	cost       int64 // zero once it was given back
 	receipt    tokenbucket.Receipt
 }
@@ -306,6 +307,7 @@ func (w *without) step(ctx context.Context) {
 		var free *modelRecord
 		for _, e := range w.events[id] {
 			free = free.at(e.now, e.order, e.params)
+			free.debit(e.debit)
 			free.units.Sub(free.units, units(e.cost, e.params))
 		}
 		free = free.at(record.updated, record.order, record.params)
@@ -320,7 +322,11 @@ func (w *without) take(ctx context.Context) {
 	charges := w.limits.charges()
 	if w.random.IntN(2) == 0 { // small ones, of which many fit
 		for i := range charges {
-			charges[i].Cost = 1 + w.random.Int64N(1+charges[i].Params.Capacity/8)
+			if charges[i].Debit == 0 {
+				charges[i].Cost = 1 + w.random.Int64N(1+charges[i].Params.Capacity/8)
+			} else {
+				charges[i].Debit = 1 + w.random.Int64N(1+charges[i].Params.Capacity/8)
+			}
 		}
 	}
 	results, expiry, err := takeAt(ctx, w.client, w.key, w.now, charges...)
@@ -328,13 +334,14 @@ func (w *without) take(ctx context.Context) {
 	wanted := w.real.take(w.now, charges)
 	Expect(bare(results)).To(Equal(wanted), describe(charges, w.now))
 	w.expectExpiry(expiry)
-	charged := slices.ContainsFunc(results, func(r tokenbucket.ChargeResult) bool { return r.Receipt.Charged() })
+	charged := slices.ContainsFunc(results, func(r tokenbucket.ChargeResult) bool { return r.Receipt.Charged() }) ||
+		slices.ContainsFunc(charges, func(c tokenbucket.Charge) bool { return c.Debit > 0 })
 	for i, charge := range charges {
 		record := w.real[charge.ID]
 		if record == nil || !charged {
 			continue
 		}
-		e := &event{limit: charge.ID, now: w.now, order: record.order, params: record.params, receipt: results[i].Receipt}
+		e := &event{limit: charge.ID, now: w.now, order: record.order, params: record.params, debit: charge.Debit, receipt: results[i].Receipt}
 		w.events[charge.ID] = append(w.events[charge.ID], e)
 		if e.receipt.Charged() {
 			e.cost = charge.Cost

@@ -19,7 +19,7 @@ import (
 
 // Revision orders the states of the library, so that managers of two versions that share a Redis agree on one: the later.
 // Raise it with every change of the Lua; a later revision serves the callers of all earlier ones, or has another name.
-const Revision = 3
+const Revision = 4
 
 // clockFile stands first: it defines now_us, which the others use.
 const clockFile = "clock.lua"

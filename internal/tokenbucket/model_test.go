@@ -42,6 +42,18 @@ func (r *modelRecord) at(now, order int64, params localbucket.Params) *modelReco
 	return next
 }
 
+// debit takes down to a debt of one capacity, and never gives.
+func (r *modelRecord) debit(cost int64) {
+	floor := units(-r.params.Capacity, r.params)
+	if r.units.Cmp(floor) <= 0 {
+		return
+	}
+	r.units.Sub(r.units, units(cost, r.params))
+	if r.units.Cmp(floor) < 0 {
+		r.units = floor
+	}
+}
+
 func (r *modelRecord) full() bool { return r.units.Cmp(units(r.params.Capacity, r.params)) >= 0 }
 
 // fullAt is a time from which the bucket is full, in microseconds, rounded up.
@@ -65,12 +77,14 @@ func (k modelKey) take(now int64, charges []tokenbucket.Charge) []tokenbucket.Ch
 			results[i].Stale = true
 		}
 		next[i] = record.at(now, order, params)
+		next[i].debit(charge.Debit)
+		charged = charged || charge.Debit > 0
 		results[i].Params = params
-		results[i].Allowed = next[i].units.Cmp(units(charge.Cost, params)) >= 0
+		results[i].Allowed = charge.Cost == 0 || next[i].units.Cmp(units(charge.Cost, params)) >= 0
 		refused = refused || !results[i].Allowed && !charge.Shadow
 	}
 	for i, charge := range charges {
-		if results[i].Allowed && (charge.Shadow || !refused) {
+		if charge.Cost > 0 && results[i].Allowed && (charge.Shadow || !refused) {
 			next[i].units.Sub(next[i].units, units(charge.Cost, results[i].Params))
 			charged = true
 		}
@@ -165,7 +179,27 @@ func (l *randomLimits) charges() []tokenbucket.Charge {
 			ID: uint64(i) + 1<<63, Order: int64(order), Params: params, Cost: cost, Shadow: l.random.IntN(4) == 0,
 		})
 	}
+	if l.random.IntN(3) == 0 {
+		l.debit(charges)
+	}
 	return charges
+}
+
+// debit adds debits to some charges, and makes some of them debits alone.
+func (l *randomLimits) debit(charges []tokenbucket.Charge) {
+	for i := range charges {
+		charge := &charges[i]
+		switch l.random.IntN(4) {
+		case 0:
+			continue
+		case 1:
+			charge.Cost = 0
+		}
+		charge.Debit = upTo(l.random, charge.Params.Capacity)
+		if l.random.IntN(5) == 0 {
+			charge.Debit = upTo(l.random, localbucket.MaxTokens)
+		}
+	}
 }
 
 func describe(charges []tokenbucket.Charge, now int64) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,9 @@ const (
 
 	// The layouts are described in token_bucket.lua.
 	chargesVersion = 2
+	debitsVersion  = 3
 	chargeSize     = 37
+	debitSize      = 4
 	originSize     = 16
 	resultSize     = 21
 	epochSize      = 8
@@ -42,15 +45,18 @@ type Charge struct {
 	Order int64
 	// Params is the bucket's shape, as far as this caller knows.
 	Params localbucket.Params
-	// Cost is in tokens, 1..1e9. One above the capacity is refused for ever.
+	// Cost is in tokens, 1..1e9, or 0 beside a Debit. One above the capacity is refused for ever.
 	Cost int64
+	// Debit is what is taken before the Cost is looked at and whatever becomes of it, in tokens, 0..1e9: into debt of at
+	// most one capacity, and what exceeds that is forgiven. It can't be given back.
+	Debit int64
 	// Shadow charges are made as if they were alone, and keep no other from being made.
 	Shadow bool
 }
 
 // ChargeResult is what became of a charge.
 type ChargeResult struct {
-	// Allowed tells whether the bucket covered the cost. The call charged an allowed shadow limit, and the enforced ones
+	// Allowed tells whether the bucket covered the cost; a cost of 0 it always does. The call charged an allowed shadow limit, and the enforced ones
 	// if all of them were allowed.
 	Allowed bool
 	// Stale tells that the caller's limit is older than the one in Redis, which decided. It ought to reload.
@@ -78,13 +84,20 @@ func NewTake(key string, charges []Charge) (*Take, error) {
 	if len(charges) < 1 || len(charges) > MaxCharges {
 		return nil, fmt.Errorf("%d charges: must be from 1 to %d", len(charges), MaxCharges)
 	}
-	packed := make([]byte, 1, 1+len(charges)*chargeSize)
-	packed[0] = chargesVersion
+	version, size := byte(chargesVersion), chargeSize
+	if slices.ContainsFunc(charges, func(c Charge) bool { return c.Debit != 0 }) {
+		version, size = debitsVersion, chargeSize+debitSize
+	}
+	packed := make([]byte, 1, 1+len(charges)*size)
+	packed[0] = version
 	for i := range charges {
 		if err := charges[i].validate(); err != nil {
 			return nil, fmt.Errorf("charge %d: %w", i, err)
 		}
 		packed = charges[i].append(packed)
+		if version == debitsVersion {
+			packed = binary.BigEndian.AppendUint32(packed, uint32(charges[i].Debit))
+		}
 	}
 	return &Take{once: call(FunctionTake, key, packed), charges: charges}, nil
 }
@@ -93,7 +106,10 @@ func (c *Charge) validate() error {
 	if err := c.Params.Validate(); err != nil {
 		return err
 	}
-	if c.Cost < 1 || c.Cost > localbucket.MaxTokens {
+	if c.Debit < 0 || c.Debit > localbucket.MaxTokens {
+		return fmt.Errorf("debit %d: must be from 0 to %d tokens", c.Debit, localbucket.MaxTokens)
+	}
+	if c.Cost < 0 || c.Cost > localbucket.MaxTokens || c.Cost+c.Debit == 0 {
 		return fmt.Errorf("cost %d: must be from 1 to %d tokens", c.Cost, localbucket.MaxTokens)
 	}
 	if c.Order < 0 || c.Order >= maxExact {

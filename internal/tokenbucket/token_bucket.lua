@@ -9,7 +9,8 @@
 -- All numbers are integers below 2^53, big endian. Times are unix microseconds.
 --   charges  version 2 (1 byte), then for each of 1 to 16 charges, 37 bytes:
 --            limit id (8), order (8), capacity (4), refill tokens (4), interval_us (8), cost (4), shadow (1: 0 or 1);
---            version 1 is the same, and its results lack server, now_us and epochs
+--            version 1 is the same, and its results lack server, now_us and epochs; in version 3 a debit (4) follows each
+--            charge, and cost or debit may be 0, but not both
 --   results  server (8) and now_us (8), then for each charge 29 bytes: flags (1: allowed 1, stale 2), tokens (4, signed),
 --            remainder (8), lag_us (8), epoch (8: 0 if nothing was charged); where stale, 16 more, before the epoch: the
 --            capacity (4), refill tokens (4) and interval_us (8) that decided
@@ -23,6 +24,9 @@
 -- record is full. Charges of enforced limits go through together or not at all; a shadow limit is charged as if it were
 -- alone. A call that changes nothing writes nothing, and the one write is the last command.
 --
+-- A debit is taken before anything is decided and whatever is decided, into debt of at most one capacity; what exceeds
+-- that is forgiven. A charge of cost 0 asks for nothing else, and refuses nothing.
+--
 -- Order grows with each state of a limit. A caller whose order is below the record's has an old limit: the record's
 -- parameters decide, and the caller is told. A newer caller's parameters govern all the time since the last write, which
 -- is never laxer than the larger of both limits.
@@ -30,8 +34,9 @@
 -- Epochs say which charges can be given back without minting; README.md has the proof.
 do
   local EXACT = 2 ^ 53 -- integers below are exact in a double
-  local CHARGES_OLD, CHARGES_VERSION, STRING_OLD, STRING_VERSION, RECEIPTS_VERSION = '\1', '\2', '\1', '\2', '\1'
+  local CHARGES_OLD, CHARGES_VERSION, CHARGES_DEBITS, STRING_OLD, STRING_VERSION, RECEIPTS_VERSION = '\1', '\2', '\3', '\1', '\2', '\1'
   local CHARGE, CHARGE_SIZE, MAX_CHARGES = '>c8I8I4I4I8I4B', 37, 16
+  local CHARGE_DEBIT, CHARGE_DEBIT_SIZE = '>c8I8I4I4I8I4BI4', 41
   local RECEIPT, RECEIPT_SIZE = '>c8I8I8I4', 28
   local RECORD, RECORD_SIZE, RECORD_SIZE_OLD = '>c8I8I4I4I8i4I8I8I8I8', 68, 52
   local ORIGIN, RESULT, IN_FORCE, EPOCH, RESULT_EPOCH = '>I8I8', '>Bi4I8I8', '>I4I4I8', '>I8', '>Bi4I8I8I8'
@@ -55,7 +60,7 @@ do
   -- cost more than all the rest.
   local charges = {}
   for i = 1, MAX_CHARGES do
-    charges[i] = { id = '', order = 0, capacity = 0, refill = 0, interval = 0, cost = 0, shadow = false,
+    charges[i] = { id = '', order = 0, capacity = 0, refill = 0, interval = 0, cost = 0, debit = 0, shadow = false,
       tokens = 0, remainder = 0, updated = 0, epoch = 0, brim = 0, allowed = false, charged = false, stale = false,
       found = false }
   end
@@ -159,16 +164,22 @@ do
 
   -- parse reads the charges, and gives their number, or nil and an error reply.
   local function parse(blob)
-    local count = (#blob - 1) / CHARGE_SIZE
-    local version = sub(blob, 1, 1)
-    if version ~= CHARGES_VERSION and version ~= CHARGES_OLD then
+    local version, layout, size = sub(blob, 1, 1), CHARGE, CHARGE_SIZE
+    local debits = version == CHARGES_DEBITS
+    if debits then
+      layout, size = CHARGE_DEBIT, CHARGE_DEBIT_SIZE
+    elseif version ~= CHARGES_VERSION and version ~= CHARGES_OLD then
       return nil, malformed('unknown version')
     end
+    local count = (#blob - 1) / size
     if count < 1 or count > MAX_CHARGES or count ~= floor(count) then
       return nil, malformed('wrong length')
     end
     for i = 1, count do
-      local id, order, capacity, refill, interval, cost, shadow = unpack(CHARGE, blob, 2 + (i - 1) * CHARGE_SIZE)
+      local id, order, capacity, refill, interval, cost, shadow, debit = unpack(layout, blob, 2 + (i - 1) * size)
+      if not debits then
+        debit = 0 -- unpack gives where it stopped
+      end
       if find(id, i - 1) then
         return nil, malformed('two charges of one limit')
       end
@@ -179,7 +190,7 @@ do
         or interval > MAX_INTERVAL_US or refill > interval then
         return nil, malformed('bucket out of range')
       end
-      if cost < 1 or cost > MAX_TOKENS then
+      if cost > MAX_TOKENS or debit > MAX_TOKENS or cost + debit < 1 then
         return nil, malformed('cost out of range')
       end
       if shadow > 1 then
@@ -187,7 +198,8 @@ do
       end
       local c = charges[i]
       c.id, c.order, c.capacity, c.refill, c.interval, c.cost = id, order, capacity, refill, interval, cost
-      c.shadow, c.stale, c.found, c.charged, c.epoch = shadow == 1, false, false, false, 0
+      c.shadow, c.stale, c.found, c.charged, c.epoch, c.brim = shadow == 1, false, false, false, 0, 0
+      c.debit = debit
     end
     return count
   end
@@ -241,17 +253,34 @@ do
     return others, last_full
   end
 
-  -- decide charges what passes, and tells whether anything was charged.
+  -- take_debit takes what is due whatever the level, but for what would exceed a debt of one capacity. That ends the
+  -- epoch: what is forgiven would not have been if an earlier charge had not been made, so that is not returned any more.
+  local function take_debit(c)
+    local floor_tokens = min(c.tokens, -c.capacity) -- a limit that was made smaller may leave more debt
+    c.tokens = c.tokens - c.debit
+    if c.tokens < floor_tokens then
+      if floor_tokens == -c.capacity then
+        c.remainder = 0
+      end
+      c.tokens, c.epoch = floor_tokens, 0
+    end
+  end
+
+  -- decide charges what is due and what passes, and tells whether anything was charged.
   local function decide(count)
     local refused, charged = false, false
     for i = 1, count do
       local c = charges[i]
-      c.allowed = c.tokens >= c.cost
+      if c.debit > 0 then
+        take_debit(c)
+        charged = true
+      end
+      c.allowed = c.tokens >= c.cost or c.cost == 0
       refused = refused or not (c.allowed or c.shadow)
     end
     for i = 1, count do
       local c = charges[i]
-      if c.allowed and (c.shadow or not refused) then
+      if c.allowed and c.cost > 0 and (c.shadow or not refused) then
         if c.epoch == 0 or spilt(c.updated, c.brim, c.refill) >= c.interval then
           last_epoch = max(last_epoch + 1, c.updated)
           c.epoch, c.brim = last_epoch, brim_us(c.tokens, c.remainder, c.updated, c.capacity, c.refill, c.interval)
@@ -412,7 +441,7 @@ do
     if decide(count) then
       save(key, count, others, last_full)
     end
-    return reply(count, now, sub(packed, 1, 1) == CHARGES_VERSION)
+    return reply(count, now, sub(packed, 1, 1) ~= CHARGES_OLD)
   end)
 
   register('_giveback', function(key, packed)

@@ -35,10 +35,12 @@ build: ## Build the manager and the sidecar into bin/, static and stripped.
 	CGO_ENABLED=0 go build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/manager ./cmd/sidecar
 
 .PHONY: generate
-generate: ## Write generated code and manifests: deepcopy, CRD, RBAC.
+generate: ## Write generated code, manifests and the API reference: deepcopy, CRD, RBAC, api/v1alpha1/README.md.
 	$(TOOL) controller-gen object paths=./api/...
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=portero-manager paths="{./controllers/...,./internal/...,./cmd/...}" output:rbac:dir=config/rbac
+	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/apireference/config.yaml \
+		--templates-dir=hack/apireference/templates --renderer=markdown --output-path=api/v1alpha1/README.md
 
 .PHONY: fmt
 fmt: ## Format all Go code and tidy all modules.

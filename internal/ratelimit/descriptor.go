@@ -30,8 +30,10 @@ type Request struct {
 // Charge asks a limit for a cost.
 type Charge struct {
 	Limit *Limit
-	// Cost is what to take now.
+	// Cost is what to take if the bucket covers it. Zero, beside a Debit: nothing is asked.
 	Cost int64
+	// Debit is what to take before that and whatever the level: into debt of at most one capacity.
+	Debit int64
 }
 
 // Group is what one call decides: the limits of one policy that share their key values, and so one Redis key.

@@ -21,3 +21,21 @@ func (l Local) Decide(groups []ratelimit.Group, sidecars int, nowUS int64) ([]ra
 	}
 	return all, pass
 }
+
+// Saw lets a shared level be seen.
+func (l Local) Saw(group ratelimit.Group, answers []ChargeAnswer, nowUS int64) {
+	l.local.saw(&group, answers, nowUS)
+}
+
+// Saw lets a late answer be seen.
+func (l *Limiter) Saw(group ratelimit.Group, answers []ChargeAnswer) {
+	l.local.saw(&group, answers, l.clock.nowUS())
+}
+
+// Carry takes the deficit of a group's first limit at a time.
+func (l Local) Carry(group ratelimit.Group, nowUS int64) int64 {
+	if carrying := l.local.carryAt(&group, nowUS); carrying != nil {
+		return carrying.Charges[0].Debit
+	}
+	return 0
+}

@@ -30,7 +30,9 @@ var Kinds = []Kind{
 // StoreError is a failure of the store of a known kind.
 type StoreError struct {
 	Kind Kind
-	Err  error
+	// Unknown is true where the store may have charged nevertheless. Then it counts as charged.
+	Unknown bool
+	Err     error
 }
 
 func (e *StoreError) Error() string { return string(e.Kind) + ": " + e.Err.Error() }
@@ -38,9 +40,11 @@ func (e *StoreError) Error() string { return string(e.Kind) + ": " + e.Err.Error
 // Unwrap is the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-func kindOf(err error) Kind {
+// kindOf tells the kind of a failure, and whether the store may have charged nevertheless. An error that is not of the
+// store's own is of a call that was never sent.
+func kindOf(err error) (kind Kind, unknown bool) {
 	if known := (*StoreError)(nil); errors.As(err, &known) {
-		return known.Kind
+		return known.Kind, known.Unknown
 	}
-	return KindOther
+	return KindOther, false
 }

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/portero-dev/portero/internal/localbucket"
 	"github.com/portero-dev/portero/internal/ratelimit"
@@ -18,7 +19,8 @@ const (
 )
 
 // local holds this sidecar's share of each bucket: capacity and refill divided by the number of sidecars. It remembers the
-// shared level that was seen last, so that an outage starts from there and not from full.
+// shared level that was seen last, so that an outage starts from there and not from full. What passed by itself is owed to
+// the shared bucket afterwards: deficit.go.
 //
 // Memory is bounded. Only full buckets are forgotten, which changes nothing; when there are none, new keys share one
 // overflow bucket per limit, so that a flood of keys can't buy tokens.
@@ -27,6 +29,8 @@ type local struct {
 	perShard int
 	shards   [localShards]localShard
 	overflow localShard // by policy name
+	// owedUntil is the time in microseconds from which every bucket is full, so that none has a deficit.
+	owedUntil atomic.Int64
 }
 
 type localShard struct {
@@ -42,6 +46,9 @@ type localBucket struct {
 	shared bool // params and level are the shared bucket's
 	params localbucket.Params
 	level  localbucket.Level
+	// free is the level that the share would have if this sidecar had passed nothing that the shared bucket was not charged
+	// for; never below level. Not used while shared.
+	free localbucket.Level
 }
 
 func newLocal(maxKeys int) *local {
@@ -68,6 +75,9 @@ func (l *local) saw(group *ratelimit.Group, answers []ChargeAnswer, nowUS int64)
 	}
 	for i, charge := range group.Charges {
 		bucket := key.bucket(charge.Limit.ID)
+		if bucket.deficit(nowUS) > 0 {
+			continue // the next verdict carries it
+		}
 		bucket.shared, bucket.params = true, answers[i].Params
 		bucket.level = answers[i].Level
 		bucket.level.UpdatedUS += nowUS
@@ -78,6 +88,7 @@ func (l *local) saw(group *ratelimit.Group, answers []ChargeAnswer, nowUS int64)
 type part struct {
 	group    *ratelimit.Group
 	sidecars int
+	counted  bool // the shared bucket may have been charged, and counts as charged
 	results  []ratelimit.LimitResult
 }
 
@@ -113,6 +124,11 @@ func (l *local) decide(parts []part, refused bool, nowUS int64) bool {
 			if result.Allowed && (!refused || result.Shadow) {
 				bucket := keys[i].bucket(charge.Limit.ID)
 				bucket.level = bucket.params.Spend(bucket.level, nowUS, charge.Cost)
+				if p.counted {
+					bucket.free = bucket.params.Spend(bucket.free, nowUS, charge.Cost)
+				} else {
+					l.owes(bucket, nowUS)
+				}
 				result.Remaining = max(bucket.level.Tokens, 0)
 				result.NextToken = bucket.params.NextToken(bucket.level, nowUS)
 			}
@@ -185,11 +201,20 @@ func (k *localKey) full(nowUS int64) bool {
 	return true
 }
 
-func (k *localKey) bucket(limit uint64) *localBucket {
+// known is the bucket of a limit, nil if there is none.
+func (k *localKey) known(limit uint64) *localBucket {
 	for i := range k.buckets {
 		if k.buckets[i].limit == limit {
 			return &k.buckets[i]
 		}
+	}
+	return nil
+}
+
+// bucket is the bucket of a limit, made when there is none.
+func (k *localKey) bucket(limit uint64) *localBucket {
+	if known := k.known(limit); known != nil {
+		return known
 	}
 	k.buckets = append(k.buckets, localBucket{limit: limit})
 	return &k.buckets[len(k.buckets)-1]
@@ -201,13 +226,16 @@ func (b *localBucket) share(limit *ratelimit.Limit, sidecars int, nowUS int64) {
 	switch {
 	case b.params == localbucket.Params{}: // never seen: a full bucket and a missing one are the same thing
 		b.level = params.Full(nowUS)
+		b.free = b.level
 	case b.shared:
 		b.level.Tokens, b.level.Remainder = floorDiv(b.level.Tokens, int64(sidecars)), 0
+		b.free = b.level
 	case b.params != params:
 		b.level = params.Adopt(b.params.At(b.level, nowUS), b.params)
+		b.free = params.Adopt(b.params.At(b.free, nowUS), b.params)
 	}
 	b.shared, b.params = false, params
-	b.level = params.At(b.level, nowUS)
+	b.level, b.free = params.At(b.level, nowUS), params.At(b.free, nowUS)
 }
 
 // shareOf is a limit's bucket divided by the number of sidecars, with room for one token at least. The refill is divided

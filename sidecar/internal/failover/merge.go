@@ -36,7 +36,7 @@ func (l *Limiter) merge(groups []ratelimit.Group, r *round) ratelimit.Verdict {
 		case onFailureClosed:
 			unasked(results, group, false, &v)
 		default:
-			own = append(own, part{group: group, sidecars: l.options.Sidecars(group.Policy.Record.Name), results: results})
+			own = append(own, part{group: group, sidecars: l.options.Sidecars(group.Policy.Record.Name), counted: a.unknown, results: results})
 		}
 	}
 	refused = refused || v.Outcome == ratelimit.Unavailable

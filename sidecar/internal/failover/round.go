@@ -25,7 +25,9 @@ type asked struct {
 	charges  []ChargeAnswer // nil until answered
 	charged  bool           // some enforced limit was charged, so all of the group
 	kind     Kind           // why the store did not answer; empty when it did
+	unknown  bool           // it did not answer, and may have charged: then it counts as charged
 	err      error
+	carrying *ratelimit.Group // the group with the deficits that it settles; nil without any
 }
 
 // ask asks for all groups at once and waits for none.
@@ -52,7 +54,11 @@ func (l *Limiter) ask(groups []ratelimit.Group) *round {
 			r.answers = make(chan Answer, len(groups))
 		}
 		a.kind = kindPending
-		a.question = c.store.Ask(place, &groups[i], i, r.answers)
+		group := &groups[i]
+		if a.carrying = l.local.carry(group, l.clock); a.carrying != nil {
+			group = a.carrying
+		}
+		a.question = c.store.Ask(place, group, i, r.answers)
 		r.waiting++
 	}
 	return r
@@ -88,7 +94,8 @@ func (r *round) take(answer Answer) {
 	r.waiting--
 	a := &r.asked[answer.Index]
 	if answer.Err != nil {
-		a.kind, a.err = kindOf(answer.Err), answer.Err
+		a.kind, a.unknown = kindOf(answer.Err)
+		a.err = answer.Err
 		return
 	}
 	a.kind, a.charges = "", answer.Charges
@@ -111,9 +118,9 @@ func (r *round) expire() {
 		if a.kind != kindPending {
 			continue
 		}
-		a.kind = KindTimeout
+		a.kind, a.unknown = KindTimeout, true
 		if a.question.Withdraw() {
-			a.kind = KindQueued
+			a.kind, a.unknown = KindQueued, false
 		}
 	}
 	r.waiting = 0

@@ -31,12 +31,13 @@ type shelf struct {
 	reloads atomic.Int64
 	onload  func(*shelf)
 	back    []string // tags of the questions that were given back
+	debits  map[string][]int64
 }
 
 func newShelf() *shelf {
 	return &shelf{
 		silent: map[string]bool{}, stuck: map[string]bool{}, failing: map[string]error{},
-		masters: []string{"a", "b"}, answers: map[string][]failover.ChargeAnswer{},
+		masters: []string{"a", "b"}, answers: map[string][]failover.ChargeAnswer{}, debits: map[string][]int64{},
 	}
 }
 
@@ -79,6 +80,7 @@ func (s *shelf) Ask(place failover.Place, group *ratelimit.Group, index int, ans
 		answers <- failover.Answer{Index: index, Err: s.failing[place.Master]}
 		return asked
 	}
+	s.note(group)
 	charges := s.answers[group.Tag]
 	if charges == nil {
 		for _, charge := range group.Charges {
@@ -87,6 +89,38 @@ func (s *shelf) Ask(place failover.Place, group *ratelimit.Group, index int, ans
 	}
 	answers <- failover.Answer{Index: index, Charges: slices.Clone(charges)}
 	return asked
+}
+
+// Debit notes the debits, as they are settled by the master's fault.
+func (s *shelf) Debit(place failover.Place, group *ratelimit.Group, settled func(error)) {
+	s.mu.Lock()
+	err := s.failing[place.Master]
+	if s.silent[place.Master] {
+		err = &failover.StoreError{Kind: failover.KindTimeout, Unknown: true, Err: errors.New("no answer")}
+	}
+	if err == nil {
+		s.note(group)
+	}
+	s.mu.Unlock()
+	settled(err)
+}
+
+// note keeps the debits of a group that was charged.
+func (s *shelf) note(group *ratelimit.Group) {
+	for _, charge := range group.Charges {
+		if charge.Debit > 0 {
+			s.debits[group.Tag] = append(s.debits[group.Tag], charge.Debit)
+		}
+	}
+}
+
+// debited are the debits of a tag that were charged since it was asked last.
+func (s *shelf) debited(tag string) []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	debits := s.debits[tag]
+	delete(s.debits, tag)
+	return debits
 }
 
 // returned are the tags of the questions that were given back since it was asked last.
@@ -195,6 +229,8 @@ type witness struct {
 	failed map[failover.Kind]int
 	taken  map[ratelimit.Source]int
 	given  int
+	// debited are debits of the shared buckets, of the local ones, and dropped ones.
+	debited [3]int
 }
 
 func newWitness() *witness {
@@ -217,6 +253,14 @@ func (w *witness) ChargesReturned(given, _ int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.given += given
+}
+
+func (w *witness) Debited(shared, local, dropped int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.debited[0] += shared
+	w.debited[1] += local
+	w.debited[2] += dropped
 }
 
 func (w *witness) failures(kind failover.Kind) int {

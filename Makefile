@@ -98,6 +98,10 @@ test: envtest-bin redis-server ## Unit, API-server and Redis Cluster tests with 
 deflake: envtest-bin redis-server ## Repeat the tests until one fails.
 	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" $(TOOL) ginkgo run -r --race $(GINKGO_FLAGS) --until-it-fails --skip-package=hack/e2e ./
 
+.PHONY: bench
+bench: redis-server ## Compare what verdicts cost by the shape of their limits, on a Redis Cluster of their own, and print a table.
+	go run ./hack/bench
+
 .PHONY: e2e
 e2e: up ## End-to-end tests on a real cluster (root; starts it when needed).
 	hack/e2e/run --label-filter='!full'

@@ -3,6 +3,7 @@ module github.com/portero-dev/portero
 go 1.26.0
 
 require (
+	cel.dev/cel-go v0.33.2
 	github.com/go-logr/logr v1.4.3
 	github.com/google/nftables v0.3.0
 	github.com/onsi/ginkgo/v2 v2.34.0

@@ -31,7 +31,7 @@ var banned = map[string]string{
 }
 
 // maxSize bounds the stripped binary: it is pulled to every node.
-const maxSize = 14_000_000
+const maxSize = 20_000_000
 
 // run runs the go command in the module's root.
 func run(ctx context.Context, env []string, args ...string) string {

@@ -1,7 +1,7 @@
 package v1alpha1
 
 // KeyPartType says which attribute of a request is part of a bucket's key.
-// +kubebuilder:validation:Enum=Header;ClientIP;Method;Host;PathTemplate;PathVariable;Query;Cookie;Claim;Workload
+// +kubebuilder:validation:Enum=Header;ClientIP;Method;Host;PathTemplate;PathVariable;Query;Cookie;Claim;Workload;Expression
 type KeyPartType string
 
 // Types of a KeyPart.
@@ -16,6 +16,7 @@ const (
 	KeyPartCookie       KeyPartType = "Cookie"
 	KeyPartClaim        KeyPartType = "Claim"
 	KeyPartWorkload     KeyPartType = "Workload"
+	KeyPartExpression   KeyPartType = "Expression"
 )
 
 // WhenMissing says what happens to a request that lacks a key part.
@@ -41,11 +42,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.type == 'Query' ? has(self.query) : !has(self.query)",message="query must be set when type is Query, such as {type: Query, query: {name: tenant}}, and only then",fieldPath=".query"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Cookie' ? has(self.cookie) : !has(self.cookie)",message="cookie must be set when type is Cookie, such as {type: Cookie, cookie: {name: session}}, and only then",fieldPath=".cookie"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Claim' ? has(self.claim) : !has(self.claim)",message="claim must be set when type is Claim, such as {type: Claim, claim: {name: sub}}, and only then",fieldPath=".claim"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Expression' ? has(self.expression) : !has(self.expression)",message="expression must be set when type is Expression, such as {type: Expression, expression: {value: \"request.path.split('/')[1]\"}}, and only then",fieldPath=".expression"
 type KeyPart struct {
 	// type is Header: the value of a request header; ClientIP: the client's address as spec.clientIP finds it; Method: the
 	// HTTP method; Host: the host asked for; PathTemplate: the path template that fits; PathVariable: a variable of it; Query:
-	// a parameter of the query; Cookie: a cookie; Claim: a claim of the bearer token; or Workload: the name of the pod's
-	// Deployment or other owner, so that workloads under one selector don't share buckets.
+	// a parameter of the query; Cookie: a cookie; Claim: a claim of the bearer token; Workload: the name of the pod's
+	// Deployment or other owner, so that workloads under one selector don't share buckets; or Expression: what an expression
+	// of CEL gives.
 	// +required
 	Type KeyPartType `json:"type"`
 	// header is set iff type is Header.
@@ -69,6 +72,9 @@ type KeyPart struct {
 	// claim is set iff type is Claim.
 	// +optional
 	Claim *ClaimKeyPart `json:"claim,omitempty"`
+	// expression is set iff type is Expression.
+	// +optional
+	Expression *ExpressionKeyPart `json:"expression,omitempty"`
 }
 
 // HeaderKeyPart takes the value of a request header; repeated headers are joined by ", " in their order. A client can
@@ -152,6 +158,23 @@ type ClaimKeyPart struct {
 	Name string `json:"name"`
 	// whenMissing says what happens without a token that can be read, or without the claim in it. Share: all such requests
 	// share one bucket; Skip: the limit does not govern them; Deny: they get 403. Default Share.
+	// +kubebuilder:default=Share
+	// +optional
+	WhenMissing WhenMissing `json:"whenMissing,omitempty"`
+}
+
+// ExpressionKeyPart takes what an expression of CEL on request gives. A client can invent whatever it reads that nobody
+// verifies.
+type ExpressionKeyPart struct {
+	// value is the expression, which must give a string, such as request.path.split('/')[1]. api/README.md lists the fields
+	// of request. Another expression means other buckets. 1 to 1024 bytes.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Value string `json:"value"`
+	// whenMissing says what happens when the expression fails, for instance because a header is missing that it reads, or
+	// gives an empty string. Share: all such requests share one bucket; Skip: the limit does not govern them; Deny: they get
+	// 403. Default Share.
 	// +kubebuilder:default=Share
 	// +optional
 	WhenMissing WhenMissing `json:"whenMissing,omitempty"`

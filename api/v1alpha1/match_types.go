@@ -2,7 +2,7 @@ package v1alpha1
 
 // RequestMatch matches a request when all that it states holds.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.methods) || has(self.path) || has(self.headers) || has(self.hosts) || has(self.queryParams) || has(self.cookies) || has(self.ports) || has(self.clientCIDRs) || has(self.grpc)",message="a match must state something, such as methods, path or headers; to match every request, leave out matches"
+// +kubebuilder:validation:XValidation:rule="has(self.methods) || has(self.path) || has(self.headers) || has(self.hosts) || has(self.queryParams) || has(self.cookies) || has(self.ports) || has(self.clientCIDRs) || has(self.grpc) || has(self.when)",message="a match must state something, such as methods, path or headers; to match every request, leave out matches"
 type RequestMatch struct {
 	// methods are HTTP methods, any of which fits. 1 to 16. Absent: every method.
 	// +kubebuilder:validation:MinItems=1
@@ -67,6 +67,14 @@ type RequestMatch struct {
 	// grpc compares the service and method of a gRPC call; other requests don't fit. Absent: every request.
 	// +optional
 	GRPC *GRPCMatch `json:"grpc,omitempty"`
+	// when is an expression of CEL on request that must give true, for what the other fields can't say, such as
+	// request.headers[?'x-plan'].orValue('free') == 'free'. api/README.md lists the fields of request. Where it fails, for
+	// instance because a header is missing that it reads, the request is treated as whichever is stricter. 1 to 1024 bytes.
+	// Absent: every request.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	When string `json:"when,omitempty"`
 }
 
 // PathMatchType says how a path match's value is compared.

@@ -42,6 +42,7 @@ spec:
   - clientCIDRs: [10.1.0.0/16, "2001:db8::/64"]
     ports: [admin, "8081"]
   - grpc: {service: grpc.health.v1.Health, method: Check}
+  - when: request.method == "GET" && request.headers[?"x-probe"].hasValue()
   limits:
   - name: per-key
     mode: Enforce
@@ -91,6 +92,8 @@ spec:
     bucket: {capacity: 100, refill: {tokens: 10, interval: 1s}}
     cost: {type: RequestHeader, requestHeader: {name: X-Cost, default: 2, maximum: 1000}}
   - name: tokens
+    keyParts:
+    - {type: Expression, expression: {value: "request.path.split('/')[1]", whenMissing: Skip}}
     bucket: {capacity: 1000, refill: {tokens: 10, interval: 1s}}
     cost: {type: RequestHeader, requestHeader: {name: X-Cost, default: 10, maximum: 1000}}
   store: {timeout: 20ms, onFailure: Closed}

@@ -22,14 +22,16 @@ const (
 	MaxString         = 1024
 	MaxName           = 253 // of an object; a limit's name is shorter
 
-	MaxCapacity     = 1_000_000_000 // also of refill tokens
-	MinIntervalUS   = 1_000
-	MaxIntervalUS   = 366 * 24 * 3600 * 1_000_000
-	MinTimeoutUS    = 1_000
-	MaxTimeoutUS    = 1_000_000
-	MaxOrder        = 1<<53 - 1 // what a double holds exactly; Redis' Lua knows no other number
-	MaxSidecars     = 1_000_000
-	MaxRegexProgram = 50_000 // instructions of all regular expressions of a record together, 40 bytes each
+	MaxCapacity       = 1_000_000_000 // also of refill tokens
+	MinIntervalUS     = 1_000
+	MaxIntervalUS     = 366 * 24 * 3600 * 1_000_000
+	MinTimeoutUS      = 1_000
+	MaxTimeoutUS      = 1_000_000
+	MaxOrder          = 1<<53 - 1 // what a double holds exactly; Redis' Lua knows no other number
+	MaxSidecars       = 1_000_000
+	MaxExpressions    = 64      // different expressions of CEL of a record
+	MaxExpressionCost = 200_000 // of all of them together, in CEL's units, for one request
+	MaxRegexProgram   = 50_000  // instructions of all regular expressions of a record together, 40 bytes each
 
 	// MaxHeartbeatSize bounds an encoded heartbeat.
 	MaxHeartbeatSize   = 64 << 10

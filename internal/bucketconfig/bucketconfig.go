@@ -58,6 +58,7 @@ type Match struct {
 	Ports       []string     `json:"ports,omitempty"`       // names or numbers of protected ports
 	ClientCIDRs []string     `json:"clientCIDRs,omitempty"` // needs ClientIP
 	GRPC        *GRPCMatch   `json:"grpc,omitempty"`
+	When        string       `json:"when,omitempty"` // an expression of CEL that gives a bool
 }
 
 // StringMatch compares a path. Type is Exact, PathPrefix, RegularExpression (RE2, whole value) or Template
@@ -120,10 +121,10 @@ type Override struct {
 }
 
 // KeyPart is one attribute that tells buckets apart. Type is Header, ClientIP, Method, Host, PathTemplate, PathVariable,
-// Query, Cookie, Claim or Workload; WhenMissing is Share, Skip or Deny.
+// Query, Cookie, Claim, Workload or Expression; WhenMissing is Share, Skip or Deny.
 type KeyPart struct {
 	Type        string `json:"type"`
-	Name        string `json:"name,omitempty"` // of Header (in canonical form), PathVariable, Query, Cookie and Claim
+	Name        string `json:"name,omitempty"` // of Header (in canonical form), PathVariable, Query, Cookie and Claim; of Expression its text, in CEL
 	WhenMissing string `json:"whenMissing"`
 }
 

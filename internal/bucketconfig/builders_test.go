@@ -48,6 +48,7 @@ func validRecord() *bucketconfig.Record {
 	record.Exempt = append(record.Exempt,
 		bucketconfig.Match{ClientCIDRs: []string{"10.1.0.0/16"}, Ports: []string{"http", "8080"}},
 		bucketconfig.Match{GRPC: &bucketconfig.GRPCMatch{Service: "shop.Cart", Method: "Add"}},
+		bucketconfig.Match{When: "request.headers[?'x-plan'].orValue('') == 'internal'"},
 	)
 	record.Limits = append(record.Limits, bucketconfig.Limit{
 		Name: "rich",
@@ -77,7 +78,7 @@ func validRecord() *bucketconfig.Record {
 			{Name: "rest", Type: "Bucket", Bucket: &bucketconfig.Bucket{Capacity: 50, RefillTokens: 1, RefillIntervalUS: 1_000}},
 		},
 	}, bucketconfig.Limit{
-		Name: "bytes", Bucket: bucketconfig.Bucket{Capacity: 1_000_000, RefillTokens: 1, RefillIntervalUS: 1_000}, Cost: 100,
+		Name: "bytes", KeyParts: []bucketconfig.KeyPart{{Type: "Expression", Name: "request.path.split('/')[1]", WhenMissing: "Skip"}}, Bucket: bucketconfig.Bucket{Capacity: 1_000_000, RefillTokens: 1, RefillIntervalUS: 1_000}, Cost: 100,
 		CostSource: &bucketconfig.CostSource{Type: "RequestHeader", Header: "X-Cost", Maximum: 1_000},
 	})
 	record.Response = bucketconfig.Response{

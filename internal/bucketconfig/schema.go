@@ -59,7 +59,7 @@ func Schema1(record *Record) (*Record, bool) {
 
 func (m *Match) fitsSchema1() bool {
 	return len(m.Hosts) == 0 && len(m.QueryParams) == 0 && len(m.Cookies) == 0 && len(m.Ports) == 0 && len(m.ClientCIDRs) == 0 &&
-		m.GRPC == nil && (m.Path == nil || m.Path.Type != "Template") &&
+		m.GRPC == nil && m.When == "" && (m.Path == nil || m.Path.Type != "Template") &&
 		all(m.Headers, func(h *NamedMatch) bool { return comparesValue(h.Type) && len(h.Values) == 0 })
 }
 

@@ -51,6 +51,7 @@ var _ = Describe("Schema version 1", func() {
 		Entry("headers of a list", match(func(m *bucketconfig.Match) {
 			m.Headers[0] = bucketconfig.NamedMatch{Name: "X-Plan", Type: "In", Values: []string{"a"}}
 		})),
+		Entry("expressions", match(func(m *bucketconfig.Match) { m.When = "true" })),
 		Entry("what is exempt by any of these", func(r *record) { r.Exempt[0] = bucketconfig.Match{Ports: []string{"8080"}} }),
 		Entry("other key parts", func(r *record) { r.Limits[0].KeyParts[0] = bucketconfig.KeyPart{Type: "Method", WhenMissing: "Share"} }),
 		Entry("rules of cost", func(r *record) {

@@ -36,14 +36,14 @@ func (r *Record) Validate() error {
 	return r.validateTogether()
 }
 
-// validateTogether checks what no part can check alone: unique names, the need for clientIP, the regular expressions' sum,
+// validateTogether checks what no part can check alone: unique names, the need for clientIP, the sums of expressions,
 // and that nothing stands in a record of an older version that this version has no word for.
 func (r *Record) validateTogether() error {
 	if _, ok := Schema1(r); !ok && r.Schema == 1 {
 		return errors.New("schema: version 1 can't express what the record states")
 	}
 	names := make(map[string]bool, len(r.Limits))
-	budget := MaxRegexProgram
+	budget := budget{instructions: MaxRegexProgram, expressions: map[string]bool{}}
 	if err := r.checkMatches("exempt", r.Exempt, &budget); err != nil {
 		return err
 	}
@@ -53,7 +53,12 @@ func (r *Record) validateTogether() error {
 			return fmt.Errorf("limits[%d].name: %q stands twice", i, limit.Name)
 		}
 		names[limit.Name] = true
-		for _, part := range limit.KeyParts {
+		for j, part := range limit.KeyParts {
+			if part.Type == "Expression" {
+				if err := budget.spendExpression(part.Name); err != nil {
+					return fmt.Errorf("limits[%d].keyParts[%d]: %w", i, j, err)
+				}
+			}
 			if part.Type == "ClientIP" && r.ClientIP == nil {
 				return fmt.Errorf("limits[%d].keyParts: ClientIP needs clientIP", i)
 			}
@@ -65,7 +70,7 @@ func (r *Record) validateTogether() error {
 	return nil
 }
 
-func (r *Record) checkLimitMatches(field string, limit *Limit, budget *int) error {
+func (r *Record) checkLimitMatches(field string, limit *Limit, budget *budget) error {
 	if err := r.checkMatches(field+".matches", limit.Matches, budget); err != nil {
 		return err
 	}
@@ -82,7 +87,7 @@ func (r *Record) checkLimitMatches(field string, limit *Limit, budget *int) erro
 	return nil
 }
 
-func (r *Record) checkMatches(field string, matches []Match, budget *int) error {
+func (r *Record) checkMatches(field string, matches []Match, budget *budget) error {
 	return each(field, matches, func(match *Match) error {
 		if len(match.ClientCIDRs) > 0 && r.ClientIP == nil {
 			return errors.New("clientCIDRs needs clientIP")

@@ -124,7 +124,7 @@ func (o *Override) validate() error {
 
 func (p *KeyPart) validate() error {
 	if err := firstError(
-		oneOf("type", p.Type, "Header", "ClientIP", "Method", "Host", "PathTemplate", "PathVariable", "Query", "Cookie", "Claim", "Workload"),
+		oneOf("type", p.Type, "Header", "ClientIP", "Method", "Host", "PathTemplate", "PathVariable", "Query", "Cookie", "Claim", "Workload", "Expression"),
 		oneOf("whenMissing", p.WhenMissing, "Share", "Skip", "Deny"),
 	); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (p *KeyPart) validate() error {
 	switch p.Type {
 	case "Header":
 		return headerName("name", p.Name)
-	case "PathVariable", "Query", "Cookie", "Claim":
+	case "PathVariable", "Query", "Cookie", "Claim", "Expression":
 		return text("name", p.Name, 1, MaxString)
 	}
 	return text("name", p.Name, 0, 0)

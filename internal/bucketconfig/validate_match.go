@@ -40,12 +40,13 @@ func (m *Match) validate() error {
 		count("clientCIDRs", len(m.ClientCIDRs), MaxNames),
 		each("clientCIDRs", m.ClientCIDRs, checkCIDR),
 		within("grpc", m.GRPC.validate()),
+		text("when", m.When, 0, MaxString),
 	)
 }
 
 func (m *Match) isEmpty() bool {
 	return len(m.Methods) == 0 && m.Path == nil && len(m.Headers) == 0 && len(m.Hosts) == 0 && len(m.QueryParams) == 0 &&
-		len(m.Cookies) == 0 && len(m.Ports) == 0 && len(m.ClientCIDRs) == 0 && m.GRPC == nil
+		len(m.Cookies) == 0 && len(m.Ports) == 0 && len(m.ClientCIDRs) == 0 && m.GRPC == nil && m.When == ""
 }
 
 func (p *StringMatch) validate() error {
@@ -158,9 +159,27 @@ func (g *GRPCMatch) validate() error {
 	return firstError(text("service", g.Service, 0, MaxString), text("method", g.Method, 0, MaxString))
 }
 
-// spend takes the size of the match's regular expressions from the budget. A short pattern can be a huge program, and
-// many equal ones compress well: without this a small record could take gigabytes.
-func (m *Match) spend(budget *int) error {
+// budget is what further expressions of a record may take.
+type budget struct {
+	instructions int
+	expressions  map[string]bool // of CEL, that are there already
+}
+
+func (b *budget) spendExpression(text string) error {
+	if b.expressions[text] = true; len(b.expressions) > MaxExpressions {
+		return fmt.Errorf("expression %q: all of the policy are more than %d different ones", text, MaxExpressions)
+	}
+	return nil
+}
+
+// spend takes the size of the match's expressions from the budget. A short pattern can be a huge program, and many equal
+// ones compress well: without this a small record could take gigabytes.
+func (m *Match) spend(budget *budget) error {
+	if m.When != "" {
+		if err := budget.spendExpression(m.When); err != nil {
+			return err
+		}
+	}
 	if m.Path != nil && m.Path.Type == "RegularExpression" {
 		if err := spendRegex(m.Path.Value, budget); err != nil {
 			return err
@@ -179,7 +198,7 @@ func (m *Match) spend(budget *int) error {
 	return nil
 }
 
-func spendRegex(pattern string, budget *int) error {
+func spendRegex(pattern string, budget *budget) error {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return fmt.Errorf("regular expression %q: %w", pattern, err)
@@ -188,7 +207,7 @@ func spendRegex(pattern string, budget *int) error {
 	if err != nil {
 		return fmt.Errorf("regular expression %q: %w", pattern, err)
 	}
-	if *budget -= len(program.Inst); *budget < 0 {
+	if budget.instructions -= len(program.Inst); budget.instructions < 0 {
 		return fmt.Errorf("regular expression %q: all of the policy together compile to more than %d instructions: use fewer or smaller repetitions", pattern, MaxRegexProgram)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package bucketconfig_test
 
 import (
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -196,6 +197,18 @@ var _ = Describe("Validate", func() {
 			r.Limits[1].Overrides[0].Matches = []bucketconfig.Match{{}}
 		}, "overrides[0]: matches[0]: states nothing"),
 		Entry("many overrides", func(r *record) { r.Limits[1].Overrides = make([]bucketconfig.Override, 65) }, "overrides: 65 are more than 64"),
+		Entry("a long expression", func(r *record) { r.Exempt[0].When = strings.Repeat("x", 1025) }, "exempt[0]: when: 1025 bytes"),
+		Entry("a key part without its expression", func(r *record) {
+			r.Limits[0].KeyParts[0] = bucketconfig.KeyPart{Type: "Expression", WhenMissing: "Share"}
+		}, "keyParts[0]: name: 0 bytes"),
+		Entry("many expressions", func(r *record) {
+			r.Limits[1].Overrides = nil // beside those that stand elsewhere already
+			for i := range bucketconfig.MaxExpressions {
+				r.Limits[1].Overrides = append(r.Limits[1].Overrides, bucketconfig.Override{
+					Name: fmt.Sprint("o", i), Type: "Deny", Matches: []bucketconfig.Match{{When: fmt.Sprint("request.port == ", i)}},
+				})
+			}
+		}, "all of the policy are more than 64 different ones"),
 		Entry("a body without a type", func(r *record) { r.Response.ContentType = "" }, "response: contentType and body"),
 		Entry("a type without a body", func(r *record) { r.Response.Body = "" }, "response: contentType and body"),
 		Entry("a type that is none", func(r *record) { r.Response.ContentType = "text" }, `response: contentType: "text" is no media type`),

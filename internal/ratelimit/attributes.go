@@ -32,19 +32,27 @@ const maxEscapedName = 3 * bucketconfig.MaxString
 // readQuery finds all query parameters that any policy asks for, in one pass that keeps nothing else. The first of a name
 // counts. Names and values are percent-decoded, a plus is a space, and an escape that is none stands for itself.
 func (v *view) readQuery() {
-	for rest := v.req.Query; rest != ""; {
-		var pair string
-		pair, rest, _ = strings.Cut(rest, "&")
-		name, text, _ := strings.Cut(pair, "=")
-		if name == "" || len(name) > maxEscapedName {
-			continue
+	eachParameter(v.req.Query, func(name, text string) {
+		if len(name) > maxEscapedName {
+			return
 		}
 		if slot, asked := v.set.query[unescape(name, true)]; asked && !v.values[slot].read {
 			v.values[slot] = value{text: unescape(text, true), read: true, present: true}
 		}
-	}
+	})
 	for _, slot := range v.set.query {
 		v.values[slot].read = true
+	}
+}
+
+// eachParameter tells all parameters of a query that have a name, escaped as they are.
+func eachParameter(query string, tell func(name, text string)) {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if name, text, _ := strings.Cut(pair, "="); name != "" {
+			tell(name, text)
+		}
 	}
 }
 
@@ -52,28 +60,34 @@ func (v *view) readQuery() {
 // Apps differ in whether they take quotes off and decode percent-encodings: all spellings that one of them takes for the
 // same are one value here.
 func (v *view) readCookies() {
-	for _, line := range v.req.Header["Cookie"] {
-		for rest := line; rest != ""; {
-			var pair string
-			pair, rest, _ = strings.Cut(rest, ";")
-			name, text, ok := strings.Cut(pair, "=")
-			if !ok {
-				continue
-			}
-			slot, asked := v.set.cookies[strings.Trim(name, " \t")]
-			if !asked || v.values[slot].read {
-				continue
-			}
-			text = strings.Trim(text, " \t")
-			if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
-				text = text[1 : n-1]
-			}
-			v.values[slot] = value{text: unescape(text, false), read: true, present: true}
+	eachCookie(v.req.Header, func(name, text string) {
+		if slot, asked := v.set.cookies[name]; asked && !v.values[slot].read {
+			v.values[slot] = value{text: cookieValue(text), read: true, present: true}
 		}
-	}
+	})
 	for _, slot := range v.set.cookies {
 		v.values[slot].read = true
 	}
+}
+
+// eachCookie tells all cookies, escaped and quoted as they are.
+func eachCookie(h http.Header, tell func(name, text string)) {
+	for _, line := range h["Cookie"] {
+		for rest := line; rest != ""; {
+			var pair string
+			pair, rest, _ = strings.Cut(rest, ";")
+			if name, text, ok := strings.Cut(pair, "="); ok {
+				tell(strings.Trim(name, " \t"), strings.Trim(text, " \t"))
+			}
+		}
+	}
+}
+
+func cookieValue(text string) string {
+	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
+		text = text[1 : n-1]
+	}
+	return unescape(text, false)
 }
 
 // unescape decodes percent-encodings, and a plus as a space. An escape that is none stands for itself.

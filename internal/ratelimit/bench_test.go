@@ -35,6 +35,9 @@ func BenchmarkDescribe(b *testing.B) {
 		{"64 overrides of 256 values, the last fits", mustCompile(b, limits(limit("a", byKey, overriddenBy(manyOverrides("In")...)))), request("/api/orders", "X-Api-Key", "63-255")},
 		{"64 overrides of 256 hashes", mustCompile(b, limits(limit("a", byKey, overriddenBy(manyOverrides("InSHA256")...)))), plain},
 		{"64 overrides of 256 values and a method", mustCompile(b, limits(limit("a", byKey, overriddenBy(withMethod(manyOverrides("In"))...)))), plain},
+		{"1 limit when a header", mustCompile(b, limits(limit("a", matching(when("request.headers[?'x-api-key'].orValue('').startsWith('k-')")), byKey))), plain},
+		{"1 limit when any header", mustCompile(b, limits(limit("a", matching(when("request.headers.exists(h, h.startsWith('x-') && request.headers[h].contains('123'))")), byKey))), plain},
+		{"1 limit by expression", mustCompile(b, limits(limit("a", keyedBy(part("Expression", "request.path.split('/')[1]", "Share"))))), plain},
 	} {
 		set := ratelimit.NewSet(c.policy)
 		b.Run(c.name, func(b *testing.B) {

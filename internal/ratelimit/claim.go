@@ -14,10 +14,7 @@ const maxClaims = 16 << 10
 // is none. Nobody has verified the token here. A name with dots is looked up as a whole first, then as a path into
 // objects.
 func (v *view) claim(name string) string {
-	if !v.haveClaims {
-		v.haveClaims = true
-		v.claims = claimsOf(headerValue(v.req.Header, "Authorization"))
-	}
+	v.readClaims()
 	claims := v.claims
 	for {
 		if found, ok := claims[name]; ok {
@@ -29,6 +26,13 @@ func (v *view) claim(name string) string {
 		}
 		claims, _ = claims[object].(map[string]any)
 		name = rest
+	}
+}
+
+func (v *view) readClaims() {
+	if !v.haveClaims {
+		v.haveClaims = true
+		v.claims = claimsOf(headerValue(v.req.Header, "Authorization"))
 	}
 }
 

@@ -68,9 +68,11 @@ func tooLong(field, text string) error {
 // *InvalidError.
 func Compile(rec *bucketconfig.Record, keySecret []byte) (*Policy, error) {
 	c := compiler{
-		policy:           &Policy{Record: rec, tagger: keyspace.NewTagger(keySecret)},
-		expressionBudget: bucketconfig.MaxRegexProgram,
-		attributes:       map[attribute]uint16{},
+		policy:      &Policy{Record: rec, tagger: keyspace.NewTagger(keySecret)},
+		regexBudget: bucketconfig.MaxRegexProgram,
+		attributes:  map[attribute]uint16{},
+		expressions: map[expressionText]uint16{},
+		costBudget:  bucketconfig.MaxExpressionCost,
 	}
 	if err := c.compile(); err != nil {
 		var ie *InvalidError
@@ -85,10 +87,13 @@ func Compile(rec *bucketconfig.Record, keySecret []byte) (*Policy, error) {
 // compiler fills a policy.
 type compiler struct {
 	policy *Policy
-	// expressionBudget is how many instructions further regular expressions may have.
-	expressionBudget int
+	// regexBudget is how many instructions further regular expressions may have.
+	regexBudget int
 	// attributes are the places of those that the policy asks for already.
 	attributes map[attribute]uint16
+	// expressions are the places of those that are compiled already, and costBudget is what further ones may cost.
+	expressions map[expressionText]uint16
+	costBudget  uint64
 }
 
 // attribute is the place of an attribute among the policy's.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/expression"
 )
 
 // addToKeySet checks a limit's key parts and puts it beside the limits with the same ones.
@@ -80,6 +81,10 @@ func (c *compiler) keyPart(field string, limit *Limit, part bucketconfig.KeyPart
 		// Asked for as a header too, so that the app gets no other token than the one that is read here.
 		c.attribute(headerAttribute, "Authorization")
 		return compiled, checkName(field+".claim.name", part.Name)
+	case keyPartExpression:
+		var err error
+		compiled.expression, err = c.expression(field+".expression.value", part.Name, expression.String)
+		return compiled, err
 	case keyPartPathVariable:
 		if err := checkName(field+".pathVariable.name", part.Name); err != nil {
 			return compiled, err
@@ -100,7 +105,7 @@ func (c *compiler) keyPart(field string, limit *Limit, part bucketconfig.KeyPart
 		}
 		return compiled, nil
 	}
-	return compiled, invalid(field+".type", fmt.Errorf("%q: must be Header, ClientIP, Method, Host, PathTemplate, PathVariable, Query, Cookie, Claim or Workload", part.Type))
+	return compiled, invalid(field+".type", fmt.Errorf("%q: must be Header, ClientIP, Method, Host, PathTemplate, PathVariable, Query, Cookie, Claim, Workload or Expression", part.Type))
 }
 
 // checkTemplates wants a part of the path to have a value in every request that the limit matches.

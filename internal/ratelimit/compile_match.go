@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/expression"
 )
 
 func (c *compiler) matches(field string, matches []bucketconfig.Match) ([]matcher, error) {
@@ -58,12 +59,19 @@ func (c *compiler) match(field string, m *bucketconfig.Match) (matcher, error) {
 			return compiled, err
 		}
 	}
+	if m.When != "" {
+		place, err := c.expression(field+".when", m.When, expression.Bool)
+		if err != nil {
+			return compiled, err
+		}
+		compiled.when = &place
+	}
 	return compiled, c.clients(&compiled, field+".clientCIDRs", m.ClientCIDRs)
 }
 
 func isEmpty(m *bucketconfig.Match) bool {
 	return len(m.Methods) == 0 && m.Path == nil && len(m.Headers) == 0 && len(m.Hosts) == 0 && len(m.QueryParams) == 0 &&
-		len(m.Cookies) == 0 && len(m.Ports) == 0 && len(m.ClientCIDRs) == 0 && m.GRPC == nil
+		len(m.Cookies) == 0 && len(m.Ports) == 0 && len(m.ClientCIDRs) == 0 && m.GRPC == nil && m.When == ""
 }
 
 func methods(field string, methods []string) ([]string, error) {
@@ -187,7 +195,7 @@ func (c *compiler) path(field string, m *bucketconfig.StringMatch) (*pathMatcher
 	}
 	switch m.Type {
 	case "RegularExpression":
-		expression, err := c.expression(field+".value", m.Value)
+		expression, err := c.regex(field+".value", m.Value)
 		return &pathMatcher{kind: pathExpression, expression: expression}, err
 	case "Template":
 		compiled, err := compileTemplate(m.Value)

@@ -71,7 +71,7 @@ func (c *compiler) comparison(field string, m *bucketconfig.NamedMatch) (namedMa
 	var err error
 	switch compiled.kind {
 	case namedExpression:
-		compiled.expression, err = c.expression(field+".value", m.Value)
+		compiled.expression, err = c.regex(field+".value", m.Value)
 	case namedIn:
 		compiled.values, err = valueSet(operands.listField, m.Values)
 	case namedInSHA256:
@@ -133,9 +133,9 @@ func sumSet(field string, values []string) (map[[sha256.Size]byte]struct{}, erro
 	return set, nil
 }
 
-// expression anchors an expression at both ends. It is parsed alone and written anew first: neither ")(" nor an open \Q may
+// regex anchors an expression at both ends. It is parsed alone and written anew first: neither ")(" nor an open \Q may
 // reach the anchors. A short expression can be a huge program, so all of a policy share one budget.
-func (c *compiler) expression(field, expression string) (*regexp.Regexp, error) {
+func (c *compiler) regex(field, expression string) (*regexp.Regexp, error) {
 	if expression == "" {
 		return nil, invalid(field, errors.New("is empty: state a regular expression"))
 	}
@@ -151,7 +151,7 @@ func (c *compiler) expression(field, expression string) (*regexp.Regexp, error) 
 	if err != nil {
 		return nil, invalid(field, fmt.Errorf("%q: must be a regular expression of RE2: %w", expression, err))
 	}
-	if c.expressionBudget -= len(program.Inst); c.expressionBudget < 0 {
+	if c.regexBudget -= len(program.Inst); c.regexBudget < 0 {
 		return nil, invalid(field, fmt.Errorf("%q: the policy's regular expressions together compile to more than %d instructions: use fewer or smaller repetitions", expression, bucketconfig.MaxRegexProgram))
 	}
 	compiled, err := regexp.Compile(anchored)

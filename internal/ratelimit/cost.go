@@ -14,17 +14,26 @@ type costRule struct {
 }
 
 // cost is what a request takes: the first rule that fits says so, else the request's header, else
-// the limit.
+// the limit. A rule before it that perhaps fits counts when it takes more.
 func (l *Limit) cost(v *view) int64 {
+	perhaps := int64(0)
 	for i := range l.costRules {
-		if firstFit(l.costRules[i].matches, v) != noMatch {
-			return l.costRules[i].tokens
+		switch rule := &l.costRules[i]; rule.fits(v) {
+		case fitsSurely:
+			return max(perhaps, rule.tokens)
+		case fitsPerhaps:
+			perhaps = max(perhaps, rule.tokens)
 		}
 	}
 	if source := l.Config.CostSource; source != nil {
 		return costOf(source, v.value(l.costHeader).text, l.Config.Cost)
 	}
-	return l.Config.Cost
+	return max(perhaps, l.Config.Cost)
+}
+
+func (r *costRule) fits(v *view) fit {
+	_, fits := firstFit(r.matches, v)
+	return fits
 }
 
 // costOf reads a cost. What is no integer of at least 1 costs what is otherwise taken, and more than the maximum that.

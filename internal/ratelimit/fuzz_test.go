@@ -62,6 +62,7 @@ func FuzzDescribe(f *testing.F) {
 		Hosts:       []string{"shop.example", "*.shop.example"},
 		ClientCIDRs: []string{"0.0.0.0/0", "::/0"},
 		GRPC:        &bucketconfig.GRPCMatch{Service: "api", Method: "x"},
+		When:        "request.headers.exists(h, request.query[h][0] == h) || request.claims.exists(c, c == request.grpc.method)",
 	}
 	set := ratelimit.NewSet(mustCompile(f,
 		clientFrom(bucketconfig.ClientIP{Type: "XForwardedFor", TrustedProxies: []string{"10.0.0.0/8", "::/0"}}),
@@ -69,6 +70,8 @@ func FuzzDescribe(f *testing.F) {
 			limit("exact", matching(path("Exact", "/api/x"))),
 			limit("prefix", matching(path("PathPrefix", "/api"))),
 			limit("all", matching(everything), keyedBy(header("X-A", "Share"), client("Skip"))),
+			limit("expressed", matching(when("int(request.headers['x-a']) > request.port || request.clientIP == request.host")),
+				keyedBy(part("Expression", "request.query['X-A'][0] + request.cookies['X-A'].lowerAscii() + request.path.split('/')[2]", "Share"))),
 			limit("deny", matching(headerMatch("Exact", "X-B", "1")), keyedBy(client("Deny"))),
 			limit("template", matching(path("Template", "/{a}/{b}"), path("Template", "/{b}/x/{a}")),
 				keyedBy(part("PathVariable", "a", "Share"), part("PathVariable", "b", "Share"), part("PathTemplate", "", "Share"))),

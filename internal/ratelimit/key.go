@@ -16,12 +16,14 @@ const (
 	keyPartCookie       = "Cookie"
 	keyPartClaim        = "Claim"
 	keyPartWorkload     = "Workload"
+	keyPartExpression   = "Expression" // whose name is its text
 )
 
 // keyPart is a compiled KeyPart. WhenMissing is each limit's own and means nothing here.
 type keyPart struct {
 	bucketconfig.KeyPart
-	attribute uint16 // of Header, Query and Cookie
+	attribute  uint16 // of Header, Query and Cookie
+	expression uint16 // the place of that of Expression
 }
 
 // ofPath says whether the value depends on which of a limit's matches fits.
@@ -64,6 +66,8 @@ func (k *keyValues) fill(parts []keyPart, v *view) {
 			k.value[i] = v.claim(part.Name)
 		case keyPartWorkload:
 			k.value[i] = v.req.Workload
+		case keyPartExpression:
+			k.value[i] = v.expressed(part.expression)
 		default:
 			continue
 		}

@@ -19,23 +19,50 @@ type matcher struct {
 	grpc    *bucketconfig.GRPCMatch
 	named   []namedMatcher // headers, query parameters and cookies
 	clients []netip.Prefix
+	when    *uint16 // the place of its expression
 }
 
 // noMatch is where no matcher fits.
 const noMatch = -1
 
-// firstFit is the place of the first matcher that fits, or noMatch.
-func firstFit(matchers []matcher, v *view) int {
+// fit says whether a matcher fits. Perhaps means that its expression failed: whoever asks must take what is stricter, so
+// that no client escapes a limit, or opens an exemption, by what it makes fail.
+type fit uint8
+
+const (
+	fitsNot fit = iota
+	fitsPerhaps
+	fitsSurely
+)
+
+// firstFit is the place of the first matcher that surely fits, else of the first that perhaps does, else noMatch.
+func firstFit(matchers []matcher, v *view) (int, fit) {
+	place, best := noMatch, fitsNot
 	for i := range matchers {
-		if matchers[i].fits(v) {
-			return i
+		switch matchers[i].fits(v) {
+		case fitsSurely:
+			return i, fitsSurely
+		case fitsPerhaps:
+			if best == fitsNot {
+				place, best = i, fitsPerhaps
+			}
 		}
 	}
-	return noMatch
+	return place, best
 }
 
-// fits asks what is cheap first.
-func (m *matcher) fits(v *view) bool {
+func (m *matcher) fits(v *view) fit {
+	switch {
+	case !m.fieldsFit(v):
+		return fitsNot
+	case m.when != nil:
+		return v.condition(*m.when)
+	}
+	return fitsSurely
+}
+
+// fieldsFit asks what is cheap first.
+func (m *matcher) fieldsFit(v *view) bool {
 	if len(m.methods) > 0 && !slices.Contains(m.methods, v.req.Method) {
 		return false
 	}
@@ -98,14 +125,9 @@ func (m hostMatcher) fits(host string) bool {
 	return false
 }
 
-// callFits compares the call of a gRPC request, whose path is /package.Service/Method.
 func callFits(m *bucketconfig.GRPCMatch, v *view) bool {
-	if !v.isGRPC() {
-		return false
-	}
-	service, method, ok := strings.Cut(v.normalPath()[1:], "/")
-	return ok && service != "" && method != "" && strings.IndexByte(method, '/') < 0 &&
-		(m.Service == "" || m.Service == service) && (m.Method == "" || m.Method == method)
+	service, method, ok := v.call()
+	return ok && (m.Service == "" || m.Service == service) && (m.Method == "" || m.Method == method)
 }
 
 type pathKind uint8

@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"math/bits"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
 )
@@ -29,8 +31,8 @@ type overrideIndex struct {
 	sums      map[[sha256.Size]byte]int
 }
 
-// find gives nil when none fits.
-func (o *overrides) find(v *view) *override {
+// find gives the first that surely fits, nil when none does, and those before it that perhaps fit.
+func (o *overrides) find(v *view) (sure *override, perhaps []*override) {
 	first := len(o.all)
 	for i := range o.indexes {
 		first = min(first, o.indexes[i].find(v, first))
@@ -39,15 +41,60 @@ func (o *overrides) find(v *view) *override {
 		if i >= first {
 			break
 		}
-		if matches := o.all[i].matches; len(matches) == 0 || firstFit(matches, v) != noMatch {
+		fits := fitsSurely
+		if matches := o.all[i].matches; len(matches) > 0 {
+			_, fits = firstFit(matches, v)
+		}
+		if fits == fitsPerhaps {
+			perhaps = append(perhaps, &o.all[i])
+		}
+		if fits == fitsSurely {
 			first = i
 			break
 		}
 	}
-	if first == len(o.all) {
-		return nil
+	if first < len(o.all) {
+		sure = &o.all[first]
 	}
-	return &o.all[first]
+	return sure, perhaps
+}
+
+// stricter is the one of two overrides, nil standing for the limit's own bucket, that leaves a client less: Deny before
+// any bucket, the slower bucket and then the smaller, Unlimited last.
+func (l *Limit) stricter(a, b *override) *override {
+	rank := func(o *override) int {
+		switch {
+		case o == nil || o.config.Type == overrideBucket:
+			return 1
+		case o.config.Type == overrideDeny:
+			return 2
+		}
+		return 0
+	}
+	bucket := func(o *override) *bucketconfig.Bucket {
+		if o == nil {
+			return &l.Config.Bucket
+		}
+		return o.config.Bucket
+	}
+	order := rank(a) - rank(b)
+	if order == 0 && rank(a) == 1 {
+		order = compareRates(bucket(b), bucket(a))
+		if order == 0 {
+			order = cmp.Compare(bucket(b).Capacity, bucket(a).Capacity)
+		}
+	}
+	if order < 0 {
+		return b
+	}
+	return a
+}
+
+// compareRates compares what refills per time. The products take up to 75 bits.
+func compareRates(a, b *bucketconfig.Bucket) int {
+	high, low := bits.Mul64(uint64(a.RefillTokens), uint64(b.RefillIntervalUS))
+	otherHigh, otherLow := bits.Mul64(uint64(b.RefillTokens), uint64(a.RefillIntervalUS))
+	return cmp.Or(cmp.Compare(high, otherHigh), cmp.Compare(low, otherLow))
 }
 
 func (x *overrideIndex) find(v *view, otherwise int) int {
@@ -90,7 +137,7 @@ func (o *overrides) add(compiled override) {
 
 // onlyComparesValues says whether a look-up of one attribute's value decides the matcher.
 func (m *matcher) onlyComparesValues() bool {
-	if len(m.methods) > 0 || len(m.ports) > 0 || m.hosts != nil || m.path != nil || m.grpc != nil || len(m.clients) > 0 || len(m.named) != 1 {
+	if len(m.methods) > 0 || len(m.ports) > 0 || m.hosts != nil || m.path != nil || m.grpc != nil || len(m.clients) > 0 || m.when != nil || len(m.named) != 1 {
 		return false
 	}
 	kind := m.named[0].kind

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/expression"
 	"github.com/portero-dev/portero/internal/keyspace"
 )
 
@@ -15,6 +16,9 @@ type Policy struct {
 	keySets    []keySet
 	clientIP   *clientIP   // nil when the policy does not state it
 	attributes []attribute // all that matches and keys ask for by name
+	// expressions are all that matches and keys evaluate; anyHeader says that they may ask for any header.
+	expressions []*expression.Program
+	anyHeader   bool
 }
 
 // Limit is a compiled limit or, where Override is set, the limit as that override makes it.
@@ -44,7 +48,7 @@ type Limit struct {
 
 // describe appends what of this policy governs the request. It stops at the first denial that is enforced.
 func (p *Policy) describe(v *view, d *Description) {
-	if firstFit(p.exempt, v) != noMatch {
+	if _, fits := firstFit(p.exempt, v); fits == fitsSurely {
 		return
 	}
 	for i := range p.keySets {
@@ -120,13 +124,13 @@ func (s *keySet) group(p *Policy, v *view, d *Description, values *keyValues, fo
 	}
 }
 
-// fits says whether the limit matches the request, and by which template if by one.
+// fits says whether the limit matches the request, be it perhaps, and by which template if by one.
 func (l *Limit) fits(v *view) (*template, bool) {
 	if len(l.matches) == 0 {
 		return nil, true
 	}
-	i := firstFit(l.matches, v)
-	if i == noMatch {
+	i, fits := firstFit(l.matches, v)
+	if fits == fitsNot {
 		return nil, false
 	}
 	if path := l.matches[i].path; path != nil {
@@ -138,7 +142,10 @@ func (l *Limit) fits(v *view) (*template, bool) {
 // overridden is the limit with the bucket that counts for the request; nil when an override lifts the limit or, where one
 // is given, denies the request. It comes before key parts: what is denied or unlimited is so whatever else is missing.
 func (l *Limit) overridden(v *view) (bucket *Limit, denied *bucketconfig.Override) {
-	o := l.overrides.find(v)
+	o, perhaps := l.overrides.find(v)
+	for _, other := range perhaps {
+		o = l.stricter(o, other)
+	}
 	switch {
 	case o == nil:
 		return l, nil

@@ -19,7 +19,11 @@ type Set struct {
 	slots          [][]uint32
 	query, cookies map[string]uint32
 	headers        []string
-	views          sync.Pool // of *view, with room for a value of each attribute
+	anyHeader      bool // an expression may ask for any header
+	// expressions are where the results of each policy's begin, and their number.
+	expressions []int
+	evaluated   int
+	views       sync.Pool // of *view, with room for a value of each attribute
 }
 
 // NewSet makes a set of policies with distinct names.
@@ -46,8 +50,13 @@ func NewSet(policies ...*Policy) *Set {
 			slots[i] = place
 		}
 		s.slots = append(s.slots, slots)
+		s.expressions = append(s.expressions, s.evaluated)
+		s.evaluated += len(p.expressions)
+		s.anyHeader = s.anyHeader || p.anyHeader
 	}
-	s.views.New = func() any { return &view{values: make([]value, len(s.attributes))} }
+	s.views.New = func() any {
+		return &view{values: make([]value, len(s.attributes)), evaluated: make([]evaluated, s.evaluated)}
+	}
 	return s
 }
 
@@ -80,10 +89,20 @@ func (s *Set) JoinRepeated(h http.Header) {
 	if s == nil {
 		return
 	}
-	for _, name := range s.headers {
-		if len(h[name]) > 1 && name != "Cookie" { // whose lines are joined by semicolons, and by apps alike
-			h[name] = []string{headerValue(h, name)}
+	if s.anyHeader {
+		for name := range h {
+			joinLines(h, name)
 		}
+		return
+	}
+	for _, name := range s.headers {
+		joinLines(h, name)
+	}
+}
+
+func joinLines(h http.Header, name string) {
+	if len(h[name]) > 1 && name != "Cookie" { // whose lines are joined by semicolons, and by apps alike
+		h[name] = []string{headerValue(h, name)}
 	}
 }
 
@@ -96,7 +115,8 @@ func (s *Set) Describe(req *Request) Description {
 	v.req, v.set = req, s
 	d := s.describe(v)
 	clear(v.values)
-	*v = view{values: v.values}
+	clear(v.evaluated)
+	*v = view{values: v.values, evaluated: v.evaluated}
 	s.views.Put(v)
 	return d
 }
@@ -104,7 +124,7 @@ func (s *Set) Describe(req *Request) Description {
 func (s *Set) describe(v *view) Description {
 	var d Description
 	for i, p := range s.policies {
-		v.turnTo(p, s.slots[i])
+		v.turnTo(p, s.slots[i], s.expressions[i])
 		if p.describe(v, &d); d.Deny != nil {
 			d.Groups, d.charges = nil, nil
 			break

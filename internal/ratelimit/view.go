@@ -42,13 +42,19 @@ type view struct {
 	client netip.Addr // as policy finds it
 	claims map[string]any
 
+	// expressions is where the results of the policy's begin among evaluated.
+	expressions int
+	evaluated   []evaluated
+	query       map[string][]string // all of it, as an expression wants it; nil before
+	cookies     map[string]string
+
 	havePath, haveHost, haveClient, haveClaims bool
 	haveQuery, haveCookies                     bool
 }
 
 // turnTo makes the view that of another policy.
-func (v *view) turnTo(p *Policy, slots []uint32) {
-	v.policy, v.slots, v.haveClient = p, slots, false
+func (v *view) turnTo(p *Policy, slots []uint32, expressions int) {
+	v.policy, v.slots, v.expressions, v.haveClient = p, slots, expressions, false
 }
 
 func (v *view) normalPath() string {
@@ -104,6 +110,15 @@ func (v *view) sum(found *value) *[sha256.Size]byte {
 		found.sum, found.hashed = sha256.Sum256([]byte(found.text)), true
 	}
 	return &found.sum
+}
+
+// call gives service and method of a call of gRPC, whose path is /package.Service/Method.
+func (v *view) call() (service, method string, ok bool) {
+	if !v.isGRPC() {
+		return "", "", false
+	}
+	service, method, ok = strings.Cut(v.normalPath()[1:], "/")
+	return service, method, ok && service != "" && method != "" && strings.IndexByte(method, '/') < 0
 }
 
 // isGRPC says whether the request is a call of gRPC, in whatever encoding.

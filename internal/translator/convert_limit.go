@@ -86,6 +86,7 @@ func convertKeyPart(part *v1alpha1.KeyPart, path *field.Path) (bucketconfig.KeyP
 		{v1alpha1.KeyPartQuery, member{"query", part.Query != nil, true, "{type: Query, query: {name: tenant}}"}},
 		{v1alpha1.KeyPartCookie, member{"cookie", part.Cookie != nil, true, "{type: Cookie, cookie: {name: session}}"}},
 		{v1alpha1.KeyPartClaim, member{"claim", part.Claim != nil, true, "{type: Claim, claim: {name: sub}}"}},
+		{v1alpha1.KeyPartExpression, member{"expression", part.Expression != nil, true, "{type: Expression, expression: {value: request.path.split('/')[1]}}"}},
 	} {
 		if err := checkMember(union.member, part.Type == union.chosenBy, string(part.Type), path); err != nil {
 			return converted, err
@@ -110,6 +111,8 @@ func convertKeyPart(part *v1alpha1.KeyPart, path *field.Path) (bucketconfig.KeyP
 		}
 	case part.Claim != nil:
 		converted.Name, whenMissing = part.Claim.Name, part.Claim.WhenMissing
+	case part.Expression != nil:
+		converted.Name, whenMissing = part.Expression.Value, part.Expression.WhenMissing
 	}
 	converted.WhenMissing = string(cmp.Or(whenMissing, v1alpha1.WhenMissingShare))
 	return converted, nil

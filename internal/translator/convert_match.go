@@ -71,6 +71,7 @@ func (c *converter) match(match *v1alpha1.RequestMatch, path *field.Path) (bucke
 	if converted.GRPC, err = convertGRPC(match.GRPC, path.Child("grpc")); err != nil {
 		return converted, err
 	}
+	converted.When = match.When
 	for _, list := range []struct {
 		name  string
 		from  []string

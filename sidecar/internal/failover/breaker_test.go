@@ -120,6 +120,18 @@ var _ = Describe("The breaker of a master", func() {
 		Expect(b.shelf.reloads.Load()).To(BeNumerically(">=", 1))
 	})
 
+	It("goes soon when nodes that hang are asked for the topology first", func(ctx SpecContext) {
+		b.run(ctx)
+		b.shelf.with(func(s *shelf) {
+			s.failing["a"] = errDown
+			s.hangs = 4
+			s.onload = func(s *shelf) { s.masters = []string{"b", "c"} }
+		})
+		open(ctx, "a1")
+		Eventually(b.OpenMasters, "2s").Should(BeEmpty())
+		Expect(b.shelf.reloads.Load()).To(BeNumerically(">", 4))
+	})
+
 	It("belongs to one store: another one starts with none", func(ctx SpecContext) {
 		b.shelf.failing["a"] = errDown
 		open(ctx, "a1")

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,10 @@ const recoveryTick = 25 * time.Millisecond
 
 // probeTimeout bounds the first try of a probe, which may have to dial.
 const probeTimeout = 250 * time.Millisecond
+
+// reloadTimeout bounds a try to read the topology. Whoever reads it asks one node after the other, in random order, and each that hangs
+// would take what is left of the time: so a try is short, and followed by the next at once.
+const reloadTimeout = 250 * time.Millisecond
 
 // Run closes breakers again, until ctx is done. It returns when all that it started has ended.
 func (l *Limiter) Run(ctx context.Context) {
@@ -31,7 +36,7 @@ func (l *Limiter) recover(ctx context.Context, started *sync.WaitGroup) {
 	ticker := time.NewTicker(recoveryTick)
 	defer ticker.Stop()
 	var reloading sync.Mutex
-	var reloaded time.Time
+	var reloaded atomic.Int64 // when the last try that was answered began, in unix nanoseconds
 	for {
 		c := l.current.Load()
 		open := c.breakers.all()
@@ -44,11 +49,12 @@ func (l *Limiter) recover(ctx context.Context, started *sync.WaitGroup) {
 				started.Go(func() { l.probe(ctx, c, b, place, budget) })
 			}
 		}
-		if now.Sub(reloaded) >= reloadInterval && reloading.TryLock() {
-			reloaded = now
+		if now.UnixNano()-reloaded.Load() >= int64(reloadInterval) && reloading.TryLock() {
 			started.Go(func() {
 				defer reloading.Unlock()
-				l.reload(ctx, c)
+				if l.reload(ctx, c) {
+					reloaded.Store(now.UnixNano())
+				}
 			})
 		}
 		select {
@@ -76,15 +82,17 @@ func (l *Limiter) probe(ctx context.Context, c *connection, b *breaker, place Pl
 	l.options.FallbackChanged()
 }
 
-func (l *Limiter) reload(ctx context.Context, c *connection) {
-	reloading, cancel := context.WithTimeout(ctx, reloadInterval)
+// reload answers false when a node that hangs took all of the time.
+func (l *Limiter) reload(ctx context.Context, c *connection) bool {
+	reloading, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	if err := c.store.Reload(reloading); err != nil {
 		l.options.Log.Debug("the topology could not be read", "error", err)
-		return
+		return reloading.Err() == nil
 	}
 	if c.breakers.keep(c.store.Masters()) {
 		l.options.Log.Info("a failing master was replaced")
 		l.options.FallbackChanged()
 	}
+	return reloading.Err() == nil
 }

@@ -37,6 +37,7 @@ func Run(ctx context.Context, options Options) Report {
 	var wait sync.WaitGroup
 	for i, client := range options.Clients {
 		senders[i] = newSender(options, client, started)
+		senders[i].phase = float64(i) / float64(len(options.Clients))
 		wait.Go(func() { senders[i].run(ctx) })
 	}
 	wait.Wait()
@@ -48,7 +49,9 @@ type sender struct {
 	options Options
 	client  Client
 	started time.Time
-	next    atomic.Int64
+	// phase is what part of a request's time this client is behind the first one, so that clients don't send in step.
+	phase float64
+	next  atomic.Int64
 
 	mu      sync.Mutex
 	results []result
@@ -98,7 +101,7 @@ func (s *sender) work(ctx context.Context) {
 		n := s.next.Add(1) - 1
 		due := time.Since(s.started)
 		if s.options.Rate > 0 {
-			due = max(due, time.Duration(float64(n)/s.options.Rate*float64(time.Second)))
+			due = max(due, time.Duration((float64(n)+s.phase)/s.options.Rate*float64(time.Second)))
 		}
 		if n >= int64(s.options.Requests) || due >= s.options.Duration || !wait(ctx, due-time.Since(s.started)) {
 			return

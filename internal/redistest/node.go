@@ -216,6 +216,14 @@ func (n *Node) configure() error {
 	if n.cluster.TLS != nil {
 		lines = append(lines, n.cluster.TLS.serverConfig(n.port)...)
 	}
+	if o.Announce != nil {
+		port, err := o.Announce(n.Addr())
+		if err != nil {
+			return err
+		}
+		lines = append(lines, "cluster-announce-ip "+host, fmt.Sprintf("cluster-announce-port %d", port),
+			fmt.Sprintf("cluster-announce-bus-port %d", n.busPort))
+	}
 	lines = append(lines, o.Config...)
 	return os.WriteFile(filepath.Join(n.dir, "redis.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }

@@ -54,6 +54,9 @@ type Options struct {
 	Persist bool
 	// TLS makes the nodes speak TLS alone, to clients and among themselves; see Cluster.TLS for the certificates.
 	TLS bool
+	// Announce is asked once for each node's address, and answers the port on the same host that the node tells clients and
+	// replicas instead of its own: for something in between. Methods of Node still reach the node itself.
+	Announce func(addr string) (port int, err error)
 	// Config are lines for redis.conf, after all others.
 	Config []string
 }

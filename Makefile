@@ -110,6 +110,18 @@ e2e: up ## End-to-end tests on a real cluster (root; starts it when needed).
 e2e-full: up ## All end-to-end tests, the long ones too.
 	hack/e2e/run
 
+.PHONY: faults
+faults: envtest-bin redis-server ## The fault matrix: each fault of Redis under load, in each failure mode; prints a table and writes bin/faults/results.json.
+	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" hack/faults/run --label-filter=matrix
+
+.PHONY: faults-ci
+faults-ci: envtest-bin redis-server ## The part of the fault matrix that every change must pass: a fault of each kind.
+	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" hack/faults/run --label-filter=ci
+
+.PHONY: soak
+soak: envtest-bin redis-server ## Ten minutes of random faults: no leak, no drift.
+	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" hack/faults/run --label-filter=soak
+
 .PHONY: demo
 demo: ## Show the product at work on a cluster of this machine (root; starts it when needed, leaves it up).
 	hack/demo/run

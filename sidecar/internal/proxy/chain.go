@@ -46,8 +46,12 @@ func (p *Proxy) enter(next handler) http.Handler {
 		copied := *r
 		copied.Body = body
 		next(w, &copied)
-		if w.duplex && !w.tunnel {
+		switch {
+		case w.tunnel:
+		case w.duplex:
 			w.settle(r)
+		default:
+			w.outlast(r)
 		}
 	})
 }

@@ -12,6 +12,8 @@ import (
 const (
 	// lingerTimeout bounds how long a connection takes in what its client still sends after the answer.
 	lingerTimeout = 10 * time.Second
+	// leaveTimeout bounds how long an HTTP/2 stream is kept open after an answer that its client should leave at.
+	leaveTimeout = time.Second
 	// maxSmallBody is the largest body that is read to its end after the answer, so that the connection can be kept.
 	maxSmallBody = 256 << 10
 )
@@ -41,6 +43,30 @@ func (w *response) settle(r *http.Request) {
 	}
 	if conn, ok := r.Context().Value(connKey{}).(*lingerConn); ok {
 		conn.linger.Store(true)
+	}
+}
+
+// outlast keeps an HTTP/2 stream open for a while after a refusal, redirect or error that came before the request's body ended.
+// At the handler's end net/http ends the stream and resets it at once, and clients that find their upload reset discard
+// the answer, though they must not (curl before 8 does). The answer is all there without the end of the stream, so they
+// can read it and leave.
+func (w *response) outlast(r *http.Request) {
+	if w.body.ended.Load() || w.status < 300 || w.held || w.Header().Get("Content-Length") == "" {
+		return
+	}
+	rc := http.NewResponseController(w.ResponseWriter)
+	deadline := time.Now().Add(leaveTimeout)
+	if rc.Flush() != nil || rc.SetReadDeadline(deadline) != nil {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, w.body, maxSmallBody); err != nil {
+		return // the body is at its end, the client gone, or the time over
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-r.Context().Done():
+	case <-timer.C:
 	}
 }
 

@@ -28,8 +28,9 @@ type response struct {
 	verdict *ratelimit.Verdict
 	// held keeps a response without a body from being flushed before its end, which must go with the header: a gRPC client
 	// takes a status in the header only there.
-	held        bool
-	wroteHeader bool
+	held bool
+	// status is the final response's, zero before its header is written.
+	status int
 	// early: the answer was announced to be the connection's last, as the body was still on its way.
 	early  bool
 	tunnel bool
@@ -40,8 +41,8 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader adds our fields to a final response; interim ones pass as they are.
 func (w *response) WriteHeader(status int) {
-	if status >= 200 && !w.wroteHeader {
-		w.wroteHeader = true
+	if status >= 200 && w.status == 0 {
+		w.status = status
 		w.addFields()
 		h := w.Header()
 		if _, ok := h["Content-Type"]; !ok {
@@ -70,7 +71,7 @@ func (w *response) addFields() {
 
 // Write writes the header first if nobody did.
 func (w *response) Write(b []byte) (int, error) {
-	if !w.wroteHeader {
+	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
 	return w.ResponseWriter.Write(b)
@@ -81,7 +82,7 @@ func (w *response) FlushError() error {
 	if w.held {
 		return nil
 	}
-	if !w.wroteHeader {
+	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()

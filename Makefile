@@ -85,17 +85,17 @@ clean-tree: ## Fail if generated files differ from what is committed.
 envtest-bin kubectl-bin:
 	@test -x "$(KUBECTL_BIN)" || hack/cluster/build envtest
 
-.PHONY: redis-server
-redis-server:
-	@command -v redis-server >/dev/null || hack/cluster/packages redis-server
+.PHONY: redis-server curl
+redis-server curl:
+	@command -v $@ >/dev/null || hack/cluster/packages $@
 
 .PHONY: test
-test: envtest-bin redis-server ## Unit, API-server and Redis Cluster tests with the race detector, in random order, then each fuzz target on FUZZ_INPUTS inputs.
+test: envtest-bin redis-server curl ## Unit, API-server and Redis Cluster tests with the race detector, in random order, then each fuzz target on FUZZ_INPUTS inputs.
 	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" $(TOOL) ginkgo run -r --race $(GINKGO_FLAGS) --skip-package=hack/e2e ./
 	hack/fuzz $(FUZZ_INPUTS)
 
 .PHONY: deflake
-deflake: envtest-bin redis-server ## Repeat the tests until one fails.
+deflake: envtest-bin redis-server curl ## Repeat the tests until one fails.
 	KUBEBUILDER_ASSETS="$(KUBEBUILDER_ASSETS)" $(TOOL) ginkgo run -r --race $(GINKGO_FLAGS) --until-it-fails --skip-package=hack/e2e ./
 
 .PHONY: bench

@@ -1,0 +1,120 @@
+package sidecars_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/portero-dev/portero/internal/sidecarenv"
+)
+
+// build builds a command of a tree, without the race detector, which would cost the memory that specs measure.
+func build(ctx context.Context, tree, command, name string) string {
+	GinkgoHelper()
+	binary := filepath.Join(GinkgoT().TempDir(), name)
+	built := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, command)
+	built.Dir = tree
+	printed, err := built.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(printed))
+	return binary
+}
+
+// launch starts a command that prints a line once it is up, and answers that. It ends with the spec or the suite.
+func launch(ctx context.Context, binary string, args ...string) (*os.Process, []byte) {
+	GinkgoHelper()
+	// The context would end it with BeforeSuite.
+	command := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
+	command.Stderr = GinkgoWriter
+	stdout, err := command.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	stdin, err := command.StdinPipe() // stays open as long as this process lives
+	Expect(err).NotTo(HaveOccurred())
+	Expect(command.Start()).To(Succeed())
+	DeferCleanup(func() {
+		Expect(stdin.Close()).To(Succeed())
+		Expect(command.Wait()).To(Succeed(), "it ends by itself")
+	})
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	Expect(err).NotTo(HaveOccurred())
+	return command.Process, line
+}
+
+// pod is a sidecar's process beside an app.
+type pod struct {
+	uid     string
+	process *os.Process
+	// proxies are the protected ports, in the order of the app's.
+	proxies []string
+	admin   string
+}
+
+// start starts a sidecar of a binary before an app's addresses, and ends it with the spec or the suite.
+func start(ctx context.Context, binary string, t *tenant, upstreams ...string) *pod {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	for name, content := range t.secret {
+		Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
+	}
+	labels := filepath.Join(GinkgoT().TempDir(), "labels")
+	Expect(os.WriteFile(labels, []byte("app=\"checkout\"\n"), 0o600)).To(Succeed())
+	p := &pod{uid: unique("uid")}
+	process, line := launch(ctx, binary,
+		"-namespace", t.name, "-uid", p.uid, "-upstreams", strings.Join(upstreams, ","), "-credentials", dir, "-labels", labels)
+	p.process = process
+	var bound struct {
+		Proxies []string `json:"proxies"`
+		Admin   string   `json:"admin"`
+	}
+	Expect(json.Unmarshal(line, &bound)).To(Succeed())
+	p.proxies, p.admin = bound.Proxies, bound.Admin
+	return p
+}
+
+func (p *pod) url(path string) string { return "http://" + p.proxies[0] + path }
+
+// scrape reads the metrics.
+func (p *pod) scrape(ctx context.Context) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+sidecarenv.MetricsPath, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// applies waits until the pod enforces a policy's generation, as its metrics tell.
+func (p *pod) applies(ctx context.Context, policy string, generation int64) {
+	GinkgoHelper()
+	Eventually(p.scrape, patience, "10ms").WithContext(ctx).Should(ContainSubstring(`portero_config_generation{policy="%s"} %d`+"\n", policy, generation))
+}
+
+var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peak is the most memory that the process ever had, in bytes.
+func (p *pod) peak() int64 {
+	GinkgoHelper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.process.Pid))
+	Expect(err).NotTo(HaveOccurred())
+	found := peakLine.FindSubmatch(status)
+	Expect(found).NotTo(BeNil())
+	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
+	Expect(err).NotTo(HaveOccurred())
+	return kib << 10
+}

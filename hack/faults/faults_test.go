@@ -79,7 +79,7 @@ func allFaults() []*fault {
 		network("SYN blackhole", link.BlackholeSYN, true),
 		network("reply blackhole", link.BlackholeReplies, true),
 		network("50 ms delay", link.DelayReplies, false),
-		network("reset mid-reply", link.ResetReplies, true),
+		network("reset mid-reply", link.ResetReplies, false),
 		{
 			name: "200 ms stall every second", every: time.Second, start: onMasters("CLIENT", "PAUSE", 200, "ALL"),
 			repeat: onMasters("CLIENT", "PAUSE", 200, "ALL"), stop: func(context.Context) {},

@@ -94,7 +94,7 @@ var _ = Describe("curl", func() {
 					}
 					return lines
 				}
-				direct, through := ask(appAddr), ask(shared.proxies[0])
+				direct, through := ask(appAddr), ask(shared.addr)
 				Expect(direct).To(ContainElements(ContainSubstring("103"), "link: </style.css>; rel=preload", "x-sum: 7", ContainSubstring("get /page?x=%zz;/../ of curl")))
 				Expect(through).To(ConsistOf(append(direct,
 					`ratelimit-policy: "clients/hourly";q=2;w=7200`, `ratelimit: "clients/hourly";r=1;t=3600`)))

@@ -81,7 +81,7 @@ var _ = Describe("grpc-go", func() {
 	connect := func(options ...grpc.DialOption) grpc_testing.TestServiceClient {
 		GinkgoHelper()
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		conn, err := grpc.NewClient("passthrough:///"+shared.proxies[1], options...)
+		conn, err := grpc.NewClient("passthrough:///"+sharedGRPC.addr, options...)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(conn.Close)
 		return grpc_testing.NewTestServiceClient(conn)

@@ -3,7 +3,6 @@ package sidecars_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,7 +31,7 @@ func build(ctx context.Context, tree, command, name string) string {
 }
 
 // launch starts a command that prints a line once it is up, and answers that. It ends with the spec or the suite.
-func launch(ctx context.Context, binary string, args ...string) (*os.Process, []byte) {
+func launch(ctx context.Context, binary string, args ...string) (*os.Process, string) {
 	GinkgoHelper()
 	// The context would end it with BeforeSuite.
 	command := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
@@ -46,7 +45,7 @@ func launch(ctx context.Context, binary string, args ...string) (*os.Process, []
 		Expect(stdin.Close()).To(Succeed())
 		Expect(command.Wait()).To(Succeed(), "it ends by itself")
 	})
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	line, err := bufio.NewReader(stdout).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())
 	return command.Process, line
 }
@@ -55,13 +54,12 @@ func launch(ctx context.Context, binary string, args ...string) (*os.Process, []
 type pod struct {
 	uid     string
 	process *os.Process
-	// proxies are the protected ports, in the order of the app's.
-	proxies []string
-	admin   string
+	// addr is the protected port, and admin where its probes and metrics are.
+	addr, admin string
 }
 
-// start starts a sidecar of a binary before an app's addresses, and ends it with the spec or the suite.
-func start(ctx context.Context, binary string, t *tenant, upstreams ...string) *pod {
+// start starts a sidecar of a binary before an app, and ends it with the spec or the suite.
+func start(ctx context.Context, binary string, t *tenant, upstream string) *pod {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	for name, content := range t.secret {
@@ -71,18 +69,13 @@ func start(ctx context.Context, binary string, t *tenant, upstreams ...string) *
 	Expect(os.WriteFile(labels, []byte("app=\"checkout\"\n"), 0o600)).To(Succeed())
 	p := &pod{uid: unique("uid")}
 	process, line := launch(ctx, binary,
-		"-namespace", t.name, "-uid", p.uid, "-upstreams", strings.Join(upstreams, ","), "-credentials", dir, "-labels", labels)
+		"-namespace", t.name, "-pod", p.uid, "-uid", p.uid, "-upstream", upstream, "-credentials", dir, "-labels", labels)
 	p.process = process
-	var bound struct {
-		Proxies []string `json:"proxies"`
-		Admin   string   `json:"admin"`
-	}
-	Expect(json.Unmarshal(line, &bound)).To(Succeed())
-	p.proxies, p.admin = bound.Proxies, bound.Admin
+	p.addr, p.admin, _ = strings.Cut(strings.TrimSpace(line), " ")
 	return p
 }
 
-func (p *pod) url(path string) string { return "http://" + p.proxies[0] + path }
+func (p *pod) url(path string) string { return "http://" + p.addr + path }
 
 // scrape reads the metrics.
 func (p *pod) scrape(ctx context.Context) (string, error) {

@@ -17,7 +17,7 @@ import (
 
 var _ = Describe("A WebSocket client", func() {
 	dial := func(ctx context.Context, key string) (*websocket.Conn, *http.Response, error) {
-		conn, response, err := websocket.Dial(ctx, "ws://"+shared.proxies[0]+"/chat", &websocket.DialOptions{
+		conn, response, err := websocket.Dial(ctx, "ws://"+shared.addr+"/chat", &websocket.DialOptions{
 			HTTPHeader: http.Header{keyHeader: {key}}, Subprotocols: []string{"chat.v1"}, CompressionMode: websocket.CompressionContextTakeover,
 		})
 		if err == nil {

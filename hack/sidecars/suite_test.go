@@ -41,8 +41,8 @@ var (
 	binary string
 	// app is the app's binary, and appAddr where it listens.
 	app, appAddr string
-	// shared is the pod that specs of clients use, each with keys of its own.
-	shared *pod
+	// shared is the pod that specs of clients use, each with keys of its own, and sharedGRPC that of gRPC.
+	shared, sharedGRPC *pod
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -56,14 +56,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	_, err := manager.EnsureLibrary(ctx)
 	Expect(err).NotTo(HaveOccurred())
 
-	binary = build(ctx, "../..", "./hack/sidecars/process", "current")
+	binary = build(ctx, "../..", "./hack/faults/sidecar", "current")
 	app = build(ctx, "../..", "./hack/sidecars/app", "app")
 	t := newTenant(ctx)
 	t.publish(ctx, clientsPolicy())
 	_, line := launch(ctx, app)
-	appAddr = strings.TrimSpace(string(line))
-	shared = start(ctx, binary, t, appAddr, startGRPC())
+	appAddr = strings.TrimSpace(line)
+	shared, sharedGRPC = start(ctx, binary, t, appAddr), start(ctx, binary, t, startGRPC())
 	shared.applies(ctx, "clients", 1)
+	sharedGRPC.applies(ctx, "clients", 1)
 }, NodeTimeout(3*time.Minute))
 
 var counter atomic.Int32

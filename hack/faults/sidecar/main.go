@@ -1,5 +1,5 @@
-// Command sidecar runs the data plane of one pod on the loopback interface, for the tests of hack/faults: as cmd/sidecar wires it, but on
-// free ports and with files of the test's own. It prints the addresses of the protected port and of the metrics, and ends with its
+// Command sidecar runs the data plane of one pod on the loopback interface, for the tests of hack/faults and hack/sidecars: as cmd/sidecar
+// wires it, but on free ports and with files of the test's own. It prints the addresses of the protected port and of the metrics, and ends with its
 // standard input.
 package main
 

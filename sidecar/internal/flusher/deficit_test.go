@@ -2,7 +2,6 @@ package flusher_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -168,57 +167,5 @@ var _ = Describe("After an outage", func() {
 		}
 		Expect(fl.pass(ctx, 2, p, tag, ratelimit.FromRedis)).To(Equal(int64(2)))
 		Expect(level(fl.flushers[0], p, tag)).To(Equal(int64(68)))
-	})
-})
-
-var _ = Describe("A debit", func() {
-	const tag = "debit"
-	debit := func(p *ratelimit.Policy, n int64) []ratelimit.Group {
-		g := groupOf(p, tag, 0)
-		g.Charges[0].Debit = n
-		return []ratelimit.Group{g}
-	}
-
-	It("is taken whatever the level, down to a debt of one capacity", func(ctx SpecContext) {
-		fl, p := newFleet(ctx, 1), lenient(10, 1, bucketconfig.MaxIntervalUS)
-		for i, want := range []int64{2, -6, -10} {
-			fl.limiters[0].Debit(debit(p, 8))
-			Eventually(fl.seen.debited.Load).Should(Equal(int64(i + 1)))
-			Expect(level(fl.flushers[0], p, tag)).To(Equal(want))
-		}
-		v := fl.limiters[0].Decide(ctx, []ratelimit.Group{groupOf(p, tag, 1)})
-		Expect(v.Wait).To(BeNumerically("~", 11*time.Duration(bucketconfig.MaxIntervalUS)*time.Microsecond, time.Hour))
-	})
-
-	It("goes to the local bucket without the library, and from there with the next verdict", func(ctx SpecContext) {
-		fl, p := newFleet(ctx, 1), lenient(10, 1, bucketconfig.MaxIntervalUS)
-		fl.out(ctx)
-		fl.limiters[0].Debit(debit(p, 8))
-		Eventually(fl.seen.locally.Load).Should(Equal(int64(1)))
-		fl.back(ctx)
-		Expect(fl.pass(ctx, 1, p, tag, ratelimit.FromRedis)).To(Equal(int64(1)))
-		Expect(level(fl.flushers[0], p, tag)).To(Equal(int64(1)))
-	})
-
-	It("waits for no master that hangs, takes bounded room, and each is settled once", func(ctx SpecContext) {
-		fl, p := newFleet(ctx, 1), lenient(1_000_000, 1, bucketconfig.MaxIntervalUS)
-		fl.pass(ctx, 1, p, tag, ratelimit.FromRedis)
-		const many = 3 * flusher.MaxErrands
-		resume := halt(node(ctx, tag))
-		started := time.Now()
-		for range many {
-			fl.limiters[0].Debit(debit(p, 1))
-		}
-		Expect(time.Since(started)).To(BeNumerically("<", 2*time.Second))
-		resume()
-		settled := func() string {
-			return fmt.Sprint(fl.seen.debited.Load() + fl.seen.locally.Load() + fl.seen.lost.Load())
-		}
-		Eventually(settled, "10s", "20ms").Should(Equal(fmt.Sprint(many)))
-		Consistently(settled, "300ms", "50ms").Should(Equal(fmt.Sprint(many)))
-		Expect(fl.seen.locally.Load()).To(BeNumerically(">", 0), "what found no room")
-		left := level(fl.flushers[0], p, tag)
-		Expect(left).To(BeNumerically("<=", 1_000_000-1-fl.seen.debited.Load()))
-		Expect(left).To(BeNumerically(">=", 1_000_000-1-fl.seen.debited.Load()-fl.seen.lost.Load()))
 	})
 })

@@ -1,9 +1,9 @@
 package flusher
 
-// MaxCalls and MaxErrands bound what waits for a master.
+// MaxCalls and MaxGiveBacks bound what waits for a master.
 const (
-	MaxCalls   = maxCalls
-	MaxErrands = maxErrands
+	MaxCalls     = maxCalls
+	MaxGiveBacks = maxGiveBacks
 )
 
 // Queued is how many calls wait for a lane to a master.

@@ -218,6 +218,16 @@ var _ = Describe("The sample", Ordered, func() {
 		Expect(call("grpc.health.v1.Health/Check").header).NotTo(HaveKey("Grpc-Status"))
 	})
 
+	It("expressions limits what a condition tells, by a key that an expression makes", func(ctx SpecContext) {
+		apply(ctx, "expressions")
+		Expect(ask(ctx, url(), "GET /reports/v1?rows=10", "X-Tenant", "a").left("exports/large-exports")).To(Equal(-1))
+		Expect(passed(ctx, 2, "GET /reports/v1?rows=5000", "X-Tenant", "a")).To(Equal(2))
+		Expect(ask(ctx, url(), "GET /reports/v1?rows=5000", "X-Tenant", "a").status).To(Equal(http.StatusTooManyRequests))
+		Expect(ask(ctx, url(), "GET /reports/v2?rows=5000", "X-Tenant", "a").status).To(Equal(http.StatusOK), "another version, another bucket")
+		Expect(ask(ctx, url(), "GET /reports/v1?rows=many", "X-Tenant", "b").left("exports/large-exports")).To(Equal(1), "a condition that fails limits")
+		Expect(ask(ctx, url(), "GET /healthz").header).NotTo(HaveKey("Ratelimit-Policy"))
+	})
+
 	It("login holds an address to its attempts, whatever it sends", func(ctx SpecContext) {
 		apply(ctx, "login")
 		count := 0

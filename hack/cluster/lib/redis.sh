@@ -20,11 +20,13 @@ ask_redis() {
   redis_cli -h "$ip" -p "$redis_port" "$@"
 }
 
-# tell_redis N: sends node N the commands on stdin, and fails unless each is answered OK.
+# tell_redis N: sends node N the commands on stdin, and fails unless each is answered OK. redis-cli that can't connect ends well, without an
+# answer, so the answers are counted.
 tell_redis() {
-  local answers
-  answers="$(ask_redis "$1")" || return 1
-  if grep -vx -e OK -e '' <<<"$answers"; then return 1; fi
+  local commands answers
+  commands="$(cat)"
+  answers="$(ask_redis "$1" <<<"$commands")" || return 1
+  [ "$(grep -cx OK <<<"$answers")" -eq "$(wc -l <<<"$commands")" ] || { echo "$answers"; return 1; }
 }
 
 for_redis_nodes() {

@@ -1,6 +1,6 @@
-// Command sidecar runs the data plane of one pod on the loopback interface, for the tests of hack/faults and hack/sidecars: as cmd/sidecar
-// wires it, but on free ports and with files of the test's own. It prints the addresses of the protected port and of the metrics, and ends with its
-// standard input.
+// Command sidecar runs the data plane of one pod on the loopback interface, for the tests of hack/faults and hack/sidecars: as cmd/sidecar wires it, but on
+// free ports and with files of the test's own. It prints the addresses of the protected port and of the metrics, and ends with its
+// standard input. hack/sidecars builds it within the tree of an earlier commit too, so it uses only what sidecar.Config had there.
 package main
 
 import (

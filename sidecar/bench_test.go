@@ -54,6 +54,8 @@ func shapes(b *testing.B) []shape {
 	byClient := bucketconfig.KeyPart{Type: "ClientIP", WhenMissing: "Share"}
 	overridden := roomy("a", byKey)
 	overridden.Overrides = manyOverrides()
+	expressed := roomy("a", bucketconfig.KeyPart{Type: "Expression", Name: `request.headers["x-api-key"].lowerAscii()`, WhenMissing: "Share"})
+	expressed.Matches[0].When = `request.method == "GET" && !request.headers["user-agent"].startsWith("probe/")`
 	spent := roomy("a", byKey)
 	spent.Bucket = bucketconfig.Bucket{Capacity: 1, RefillTokens: 1, RefillIntervalUS: bucketconfig.MaxIntervalUS}
 	return []shape{
@@ -61,6 +63,7 @@ func shapes(b *testing.B) []shape {
 		{name: "1 limit, refused", set: compiled(b, spent), requests: requests("spent-"), refused: true},
 		{name: "3 limits, same key", set: compiled(b, roomy("a", byKey), roomy("b", byKey), roomy("c", byKey)), requests: requests("key-")},
 		{name: "3 limits, 3 slots", set: compiled(b, roomy("a", byKey), roomy("b", byTenant), roomy("c", byClient)), requests: requests("key-")},
+		{name: "1 limit, CEL in match and key", set: compiled(b, expressed), requests: requests("key-")},
 		{name: "64 overrides of 256 values, none fits", set: compiled(b, overridden), requests: requests("key-")},
 		{name: "64 overrides of 256 values, the last fits", set: compiled(b, overridden), requests: requests("63-")},
 	}

@@ -21,8 +21,8 @@ type RateLimitPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the policy's author wants. All of it together is at most 192 KiB of JSON; a larger one is stored but
-	// not Accepted.
+	// spec is what the policy's author wants. All of it together is at most 192 KiB of JSON; a larger one is refused or,
+	// where the manager was away when it was stored, not Accepted.
 	// +required
 	Spec RateLimitPolicySpec `json:"spec"`
 	// status is what is really enforced. Portero writes it.

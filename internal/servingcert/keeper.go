@@ -40,12 +40,13 @@ const (
 	minWait    = 10 * time.Millisecond
 )
 
-// Options are what a Keeper needs to know. All strings, Hosts and Elected are required.
+// Options are what a Keeper needs to know. All strings but Validating, Hosts and Elected are required.
 type Options struct {
 	// Namespace and SecretName tell where the CA lies.
 	Namespace, SecretName string
-	// Configuration is the MutatingWebhookConfiguration whose webhooks get the caBundle, all of them.
-	Configuration string
+	// Mutating and Validating are the webhook configurations whose webhooks get the caBundle, all of them. Without the
+	// validating one, whose name may be empty, the API server calls for less, so nothing waits for it.
+	Mutating, Validating string
 	// Hosts are the names, or addresses, by which the API server calls this server.
 	Hosts []string
 	// Elected is closed once this replica is the leader, who alone writes the caBundle.
@@ -89,15 +90,16 @@ func New(config *rest.Config, o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving certificates: client: %w", err)
 	}
-	// A cache of its own holds two objects. The manager's would select other Secrets.
-	watched, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
+	// A cache of its own holds these few objects. The manager's would select other Secrets.
+	selected := map[client.Object]cache.ByObject{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{
 			o.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.SecretName)},
 		}},
-		&admissionregistrationv1.MutatingWebhookConfiguration{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", o.Configuration),
-		},
-	}})
+	}
+	for _, c := range o.configurations() {
+		selected[c.object] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.object.GetName())}
+	}
+	watched, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: selected})
 	if err != nil {
 		return nil, fmt.Errorf("serving certificates: cache: %w", err)
 	}
@@ -139,7 +141,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// watch lets changes of the two objects wake Start.
+// watch lets changes of the objects wake Start.
 func (k *Keeper) watch(ctx context.Context) (*sync.WaitGroup, error) {
 	wake := func(any) {
 		select {
@@ -147,7 +149,11 @@ func (k *Keeper) watch(ctx context.Context) (*sync.WaitGroup, error) {
 		default: // a wake-up is due already
 		}
 	}
-	for _, o := range []client.Object{&corev1.Secret{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+	objects := []client.Object{&corev1.Secret{}}
+	for _, c := range k.configurations() {
+		objects = append(objects, c.object)
+	}
+	for _, o := range objects {
 		informer, err := k.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false))
 		if err != nil {
 			return nil, fmt.Errorf("watch %T: %w", o, err)
@@ -254,7 +260,7 @@ func (k *Keeper) Ready(*http.Request) error {
 		return errors.New("there is no serving certificate yet")
 	}
 	if bundles == nil {
-		return fmt.Errorf("MutatingWebhookConfiguration %s has not been read yet", k.Configuration)
+		return fmt.Errorf("MutatingWebhookConfiguration %s has not been read yet", k.Mutating)
 	}
 	for name, b := range *bundles {
 		roots := x509.NewCertPool()

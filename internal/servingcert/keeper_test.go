@@ -3,6 +3,7 @@ package servingcert_test
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -76,6 +77,45 @@ var _ = Describe("Keeper", func() {
 		Expect(keeper.Ready(nil)).To(MatchError(ContainSubstring(s.configuration + " has not been read")))
 		s.configure(ctx)
 		Eventually(ready(keeper), timeout, poll).Should(Succeed())
+	})
+
+	It("looks after the validating configuration too, once it is there", func(ctx SpecContext) {
+		s.configure(ctx)
+		keeper := s.start(ctx)
+		s.elect()
+		Eventually(ready(keeper), timeout, poll).Should(Succeed(), "without it, the API server calls for less")
+		s.configureValidation(ctx, s.configuration)
+		bundle := func(g Gomega) []byte {
+			c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			g.Expect(env.Client.Get(ctx, client.ObjectKey{Name: s.configuration}, c)).To(Succeed())
+			g.Expect(c.Webhooks).To(HaveLen(1))
+			return c.Webhooks[0].ClientConfig.CABundle
+		}
+		wanted := s.authorities(Default, ctx)[0]
+		holds := func(g Gomega) {
+			block, _ := pem.Decode(bundle(g))
+			g.Expect(block).NotTo(BeNil())
+			g.Expect(block.Bytes).To(Equal(wanted.Raw))
+		}
+		Eventually(holds, timeout, poll).Should(Succeed(), "the clock stands still, so only a watch can have told of it")
+		Eventually(ready(keeper), timeout, poll).Should(Succeed())
+
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.configuration}}
+		Expect(env.Client.Patch(ctx, c, client.RawPatch(types.JSONPatchType,
+			[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)))).To(Succeed())
+		Eventually(holds, timeout, poll).Should(Succeed())
+	})
+
+	It("is not ready while the validating configuration does not verify its certificate", func(ctx SpecContext) {
+		s.configure(ctx)
+		s.elect()
+		Eventually(ready(s.start(ctx)), timeout, poll).Should(Succeed())
+		follower := s.start(ctx, func(o *servingcert.Options) {
+			o.Elected, o.Mutating, o.Validating = nil, s.configuration, "other-"+s.configuration
+		})
+		Eventually(ready(follower), timeout, poll).Should(Succeed())
+		s.configureValidation(ctx, "other-"+s.configuration) // which the leader knows nothing of
+		Eventually(ready(follower), timeout, poll).Should(MatchError(ContainSubstring("webhook three.portero.dev does not verify")))
 	})
 
 	DescribeTable("repairs a caBundle that somebody else changed, and touches nothing beside",
@@ -220,7 +260,7 @@ func (s *scene) user(ctx context.Context) *rest.Config {
 		}},
 		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: meta.Name}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 			ResourceNames: []string{s.configuration}, Verbs: []string{"get", "list", "watch", "patch"},
 		}}},
 		&rbacv1.ClusterRoleBinding{

@@ -17,11 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Names cannot restrict a create; everything else is for the two objects alone.
+// Names cannot restrict a create; everything else is for the three objects alone.
 //
 // +kubebuilder:rbac:groups="",namespace=portero-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=portero-system,resources=secrets,resourceNames=portero-webhook-ca,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=portero-injector,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=portero-validator,verbs=get;list;watch;patch
 
 // syncAuthorities makes known what the Secret holds, after it was created, repaired or renewed where that was due. Any
 // replica may do so: a create or update that comes second fails, and what the first one wrote is taken.
@@ -90,40 +91,90 @@ type patchStep struct {
 	Value any    `json:"value"`
 }
 
-// syncBundles returns the caBundle of each webhook by its name, after the leader has written those that differ. It writes
-// nothing else of the configuration, and tests the name first: the order of webhooks may have changed since it was read.
-func (k *Keeper) syncBundles(ctx context.Context) (map[string][]byte, error) {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := k.client.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); err != nil {
-		return nil, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", k.Configuration, err)
+// configuration is a webhook configuration, of either kind.
+type configuration struct {
+	kind     string
+	object   client.Object
+	webhooks func() []hook // of the object as it is then
+	optional bool
+}
+
+// hook is what matters here of a webhook.
+type hook struct {
+	name   string
+	bundle []byte
+}
+
+// configurations are those that there may be, not yet read.
+func (o *Options) configurations() []configuration {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.Mutating}}
+	all := []configuration{{kind: "MutatingWebhookConfiguration", object: mutating, webhooks: func() (hooks []hook) {
+		for _, w := range mutating.Webhooks {
+			hooks = append(hooks, hook{w.Name, w.ClientConfig.CABundle})
+		}
+		return hooks
+	}}}
+	if o.Validating == "" {
+		return all
 	}
-	if len(configuration.Webhooks) == 0 {
-		return nil, fmt.Errorf("MutatingWebhookConfiguration %s has no webhooks: apply it again", k.Configuration)
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.Validating}}
+	return append(all, configuration{kind: "ValidatingWebhookConfiguration", object: validating, optional: true, webhooks: func() (hooks []hook) {
+		for _, w := range validating.Webhooks {
+			hooks = append(hooks, hook{w.Name, w.ClientConfig.CABundle})
+		}
+		return hooks
+	}})
+}
+
+// syncBundles returns the caBundle of each webhook by its name, after the leader has written those that differ.
+func (k *Keeper) syncBundles(ctx context.Context) (map[string][]byte, error) {
+	bundles := map[string][]byte{}
+	for _, c := range k.configurations() {
+		err := k.client.Get(ctx, client.ObjectKeyFromObject(c.object), c.object)
+		if c.optional && apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", c.kind, c.object.GetName(), err)
+		}
+		if err := k.writeBundles(ctx, &c); err != nil {
+			return nil, err
+		}
+		for _, w := range c.webhooks() {
+			bundles[w.name] = w.bundle
+		}
+	}
+	return bundles, nil
+}
+
+// writeBundles writes nothing else of the configuration, and tests the name first: the order of webhooks may have changed
+// since it was read.
+func (k *Keeper) writeBundles(ctx context.Context, c *configuration) error {
+	name, hooks := c.object.GetName(), c.webhooks()
+	if len(hooks) == 0 {
+		return fmt.Errorf("%s %s has no webhooks: apply it again", c.kind, name)
 	}
 	wanted := k.known.bundle()
 	var steps []patchStep
-	for i, w := range configuration.Webhooks {
-		if bytes.Equal(w.ClientConfig.CABundle, wanted) {
+	for i, w := range hooks {
+		if bytes.Equal(w.bundle, wanted) {
 			continue
 		}
 		at := fmt.Sprintf("/webhooks/%d/", i)
-		steps = append(steps, patchStep{"test", at + "name", w.Name}, patchStep{"add", at + "clientConfig/caBundle", wanted})
+		steps = append(steps, patchStep{"test", at + "name", w.name}, patchStep{"add", at + "clientConfig/caBundle", wanted})
 	}
-	if len(steps) > 0 && k.leads() {
-		patch, err := json.Marshal(steps)
-		if err != nil {
-			return nil, fmt.Errorf("encode patch: %w", err)
-		}
-		if err := k.client.Patch(ctx, configuration, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-			return nil, fmt.Errorf("write caBundle of MutatingWebhookConfiguration %s: %w", k.Configuration, err)
-		}
-		log.FromContext(ctx).Info("caBundle was written", "configuration", k.Configuration)
+	if len(steps) == 0 || !k.leads() {
+		return nil
 	}
-	bundles := make(map[string][]byte, len(configuration.Webhooks))
-	for _, w := range configuration.Webhooks {
-		bundles[w.Name] = w.ClientConfig.CABundle
+	patch, err := json.Marshal(steps)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
 	}
-	return bundles, nil
+	if err := k.client.Patch(ctx, c.object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return fmt.Errorf("write caBundle of %s %s: %w", c.kind, name, err)
+	}
+	log.FromContext(ctx).Info("caBundle was written", "configuration", name)
+	return nil
 }
 
 func (k *Keeper) leads() bool {

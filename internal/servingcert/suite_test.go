@@ -79,6 +79,23 @@ func (s *scene) configure(ctx context.Context) {
 	DeferCleanup(func(ctx context.Context) { Expect(env.Client.Delete(ctx, c)).To(Succeed()) })
 }
 
+// configureValidation creates the other webhook configuration, likewise.
+func (s *scene) configureValidation(ctx context.Context, name string) {
+	GinkgoHelper()
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
+		Name:                    "three.portero.dev",
+		AdmissionReviewVersions: []string{"v1"},
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"never": "matched"}},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+			Namespace: s.namespace, Name: "portero-webhook",
+		}},
+	}}
+	Expect(env.Client.Create(ctx, c)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(env.Client.Delete(ctx, c)).To(Succeed()) })
+}
+
 // start runs a replica until the spec ends.
 func (s *scene) start(ctx context.Context, change ...func(*servingcert.Options)) *servingcert.Keeper {
 	GinkgoHelper()
@@ -88,7 +105,7 @@ func (s *scene) start(ctx context.Context, change ...func(*servingcert.Options))
 func (s *scene) startAs(ctx context.Context, config *rest.Config, change ...func(*servingcert.Options)) *servingcert.Keeper {
 	GinkgoHelper()
 	o := servingcert.Options{
-		Namespace: s.namespace, SecretName: servingcert.SecretName, Configuration: s.configuration,
+		Namespace: s.namespace, SecretName: servingcert.SecretName, Mutating: s.configuration, Validating: s.configuration,
 		Hosts: []string{host, "127.0.0.1"}, Elected: s.elected, Clock: s.clock,
 	}
 	for _, c := range change {

@@ -13,7 +13,13 @@ var injections = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Pods that asked for a sidecar, by what became of them.",
 }, []string{"result", "reason"})
 
-func init() { metrics.Registry.MustRegister(injections) }
+// validations counts answers. result is admitted, refused or error: admitted without being looked at.
+var validations = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "portero_validations_total",
+	Help: "Policies that were created or changed, by what the webhook said.",
+}, []string{"result"})
+
+func init() { metrics.Registry.MustRegister(injections, validations) }
 
 func observe(s injector.Status, err error) {
 	switch {

@@ -17,7 +17,7 @@ var _ = Describe("Rotation of the CA", func() {
 		close(elected)
 		const name = "rotating"
 		leader := servingcert.Options{
-			Namespace: newNamespace(ctx, nil), SecretName: "ca", Configuration: name, Hosts: []string{"127.0.0.1"}, Elected: elected,
+			Namespace: newNamespace(ctx, nil), SecretName: "ca", Mutating: name, Hosts: []string{"127.0.0.1"}, Elected: elected,
 			CAValidity: 9 * time.Second, LeafValidity: 3 * time.Second, Settle: time.Second,
 		}
 		follower := leader

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -48,7 +49,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	env = testenv.Start(GinkgoT(), testenv.Options{WithoutCRD: true, ConfigureAPIServer: func(api *envtest.APIServer) {
+	env = testenv.Start(GinkgoT(), testenv.Options{ConfigureAPIServer: func(api *envtest.APIServer) {
 		// The plugin that mounts service account tokens is off in test servers; here its work is wanted.
 		api.Configure().Set("disable-admission-plugins", "StorageObjectInUseProtection")
 	}})
@@ -57,13 +58,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	elected := make(chan struct{})
 	close(elected)
 	keeper := runKeeper(ctx, servingcert.Options{
-		Namespace: systemNamespace, SecretName: servingcert.SecretName, Configuration: webhook.ConfigurationName,
+		Namespace: systemNamespace, SecretName: servingcert.SecretName, Mutating: webhook.ConfigurationName, Validating: webhook.ValidatorName,
 		Hosts: []string{"127.0.0.1"}, Elected: elected,
 	})
 	server = newCallee(keeper)
 	server.start()
 	DeferCleanup(func() { server.stop() })
 	Expect(env.Client.Create(ctx, configuration(server.address))).To(Succeed())
+	Expect(env.Client.Create(ctx, validation(server.address))).To(Succeed())
 	Eventually(func() error { return keeper.Ready(nil) }, timeout, poll).Should(Succeed())
 	// The API server learns of the configuration by a watch.
 	namespace := newNamespace(ctx, nil)
@@ -71,24 +73,47 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		pod := asking(namespace)
 		g.Expect(env.Client.Create(ctx, pod)).To(Succeed())
 		g.Expect(pod.Spec.InitContainers).NotTo(BeEmpty())
+		calls := server.calls.Load()
+		g.Expect(env.Client.Create(ctx, testenv.NewPolicy(namespace, "first"), client.DryRunAll)).To(Succeed())
+		g.Expect(server.calls.Load()).To(BeNumerically(">", calls))
 	}, timeout, poll).Should(Succeed())
 })
 
 // configuration is the shipped one, with its Service replaced by an address of this machine.
 func configuration(address string) *admissionregistrationv1.MutatingWebhookConfiguration {
 	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "webhook", "configuration.yaml"))
-	Expect(err).NotTo(HaveOccurred())
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	Expect(yaml.UnmarshalStrict(text, c)).To(Succeed())
+	shipped("configuration.yaml", c)
 	for i := range c.Webhooks {
-		client := &c.Webhooks[i].ClientConfig
-		Expect(client.CABundle).To(BeNil(), "the shipped configuration must not own the caBundle")
-		Expect(client.Service.Name).To(Equal(webhook.ServiceName))
-		client.URL = ptr.To("https://" + address + *client.Service.Path)
-		client.Service = nil
+		readdress(&c.Webhooks[i].ClientConfig, address)
 	}
 	return c
+}
+
+// validation is the shipped one, likewise.
+func validation(address string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	GinkgoHelper()
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	shipped("validator.yaml", c)
+	for i := range c.Webhooks {
+		readdress(&c.Webhooks[i].ClientConfig, address)
+	}
+	return c
+}
+
+func shipped(file string, into any) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "webhook", file))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.UnmarshalStrict(text, into)).To(Succeed())
+}
+
+func readdress(c *admissionregistrationv1.WebhookClientConfig, address string) {
+	GinkgoHelper()
+	Expect(c.CABundle).To(BeNil(), "the shipped configuration must not own the caBundle")
+	Expect(c.Service.Name).To(Equal(webhook.ServiceName))
+	c.URL = ptr.To("https://" + address + *c.Service.Path)
+	c.Service = nil
 }
 
 func runKeeper(ctx context.Context, o servingcert.Options) *servingcert.Keeper {

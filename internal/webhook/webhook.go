@@ -1,8 +1,8 @@
-// Package webhook answers the API server's admission requests for pods that ask for a sidecar.
+// Package webhook answers the API server's admission requests: for pods that ask for a sidecar, and for policies.
 //
-// It decodes nothing itself and decides nothing: internal/injector does both. Here requests become calls and results
-// become answers, and whatever goes wrong, the pod is admitted and carries the reason. cmd/manager registers it on every
-// replica.
+// It decides nothing: internal/injector and internal/translator do. Here requests become calls and results become answers.
+// Whatever goes wrong, a pod is admitted and carries the reason, and a policy is admitted and its condition Accepted tells.
+// cmd/manager registers it on every replica.
 package webhook
 
 import (
@@ -27,12 +27,16 @@ import (
 const (
 	// ConfigurationName is the MutatingWebhookConfiguration.
 	ConfigurationName = "portero-injector"
+	// ValidatorName is the ValidatingWebhookConfiguration.
+	ValidatorName = "portero-validator"
 	// ServiceName is the Service in the system namespace that leads to the webhook port.
 	ServiceName = "portero-webhook"
 	// RedirectPath serves pods of namespaces that admit the redirect.
 	RedirectPath = "/inject-redirect"
 	// RestrictedPath serves pods of namespaces that enforce Pod Security baseline or restricted.
 	RestrictedPath = "/inject-restricted"
+	// ValidatePath serves policies.
+	ValidatePath = "/validate-policy"
 )
 
 // Options are what Register needs to know.
@@ -46,7 +50,7 @@ type Options struct {
 // Host is the name by which the API server calls the webhook Service: the one its certificate must carry.
 func Host(systemNamespace string) string { return ServiceName + "." + systemNamespace + ".svc" }
 
-// Register adds the two paths to the server.
+// Register adds the paths to the server.
 func Register(server webhook.Server, o Options) error {
 	if err := o.Injector.Validate(); err != nil {
 		return fmt.Errorf("injection: %w", err)
@@ -56,6 +60,7 @@ func Register(server webhook.Server, o Options) error {
 		h.options.RestrictedNamespace = restricted
 		server.Register(path, &admission.Webhook{Handler: h})
 	}
+	server.Register(ValidatePath, &admission.Webhook{Handler: validator{}})
 	return nil
 }
 

@@ -60,21 +60,28 @@ var _ = Describe("A replica", func() {
 	})
 
 	It("is ready, without Redis, once the caBundle verifies its webhooks, and serves metrics", func(ctx SpecContext) {
-		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		data, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "webhook", "configuration.yaml"))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(yaml.UnmarshalStrict(data, configuration)).To(Succeed())
-		create(ctx, api, configuration)
-		DeferCleanup(func(ctx SpecContext) { Expect(api.Client.Delete(ctx, configuration)).To(Succeed()) })
+		injection, validation := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		for file, configuration := range map[string]client.Object{"configuration.yaml": injection, "validator.yaml": validation} {
+			data, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "webhook", file))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(yaml.UnmarshalStrict(data, configuration)).To(Succeed())
+			create(ctx, api, configuration)
+			DeferCleanup(func(ctx SpecContext) { Expect(api.Client.Delete(ctx, configuration)).To(Succeed()) })
+		}
 
 		probes, hooks, metrics := freePort(), freePort(), freePort()
 		start(api, string(instance), fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", probes),
 			fmt.Sprintf("--webhook-port=%d", hooks), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
 		Eventually(get(ctx, probes, "/readyz")).WithTimeout(status).Should(HaveField("Code", http.StatusOK))
-		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
-		for _, hook := range configuration.Webhooks {
+		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(injection), injection)).To(Succeed())
+		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(validation), validation)).To(Succeed())
+		bundles := [][]byte{validation.Webhooks[0].ClientConfig.CABundle}
+		for _, hook := range injection.Webhooks {
+			bundles = append(bundles, hook.ClientConfig.CABundle)
+		}
+		for _, bundle := range bundles {
 			roots := x509.NewCertPool()
-			Expect(roots.AppendCertsFromPEM(hook.ClientConfig.CABundle)).To(BeTrue())
+			Expect(roots.AppendCertsFromPEM(bundle)).To(BeTrue())
 			dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "portero-webhook.portero-system.svc"}}
 			connection, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", hooks))
 			Expect(err).NotTo(HaveOccurred())

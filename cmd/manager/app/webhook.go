@@ -59,7 +59,7 @@ func (w *webhooks) setup(mgr ctrl.Manager, options *Options) error {
 		return fmt.Errorf("set up webhooks: %w", err)
 	}
 	keeper, err := servingcert.New(mgr.GetConfig(), servingcert.Options{
-		Namespace: options.SystemNamespace, SecretName: caSecretName, Configuration: webhook.ConfigurationName,
+		Namespace: options.SystemNamespace, SecretName: caSecretName, Mutating: webhook.ConfigurationName, Validating: webhook.ValidatorName,
 		Hosts:   []string{webhook.ServiceName + "." + options.SystemNamespace + ".svc"},
 		Elected: mgr.Elected(),
 	})

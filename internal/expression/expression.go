@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common"
@@ -120,7 +122,24 @@ func point(e *common.Error) string {
 	case strings.HasPrefix(message, "undeclared reference") && !strings.Contains(message, "did you mean"):
 		message += "; the only variable is request"
 	}
-	return fmt.Sprintf("line %d, column %d: %s", e.Location.Line(), e.Location.Column()+1, message)
+	if strings.Contains(message, "recursion") { // which CEL tells without a place
+		return "is nested too deeply: use fewer parentheses, or fewer operators in a row"
+	}
+	return fmt.Sprintf("line %d, column %d: %s", e.Location.Line(), e.Location.Column()+1, printable(message))
+}
+
+// printable spells control characters, of which CEL repeats those that it stumbles over, as Go does: what it says reaches
+// terminals, logs and conditions.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+	}
+	return b.String()
 }
 
 // Bool evaluates a condition. An error says that it can't be told: an attribute is missing, a value does not convert, or

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -56,9 +56,9 @@ func judge(req admission.Request) (fault *translator.Error, err error) {
 	if !policy.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	if req.Operation == admissionv1.Update {
+	if req.Operation == admissionv1.Update { // clients leave out empty lists that others wrote
 		old := &v1alpha1.RateLimitPolicy{}
-		if json.Unmarshal(req.OldObject.Raw, old) == nil && reflect.DeepEqual(old.Spec, policy.Spec) {
+		if json.Unmarshal(req.OldObject.Raw, old) == nil && equality.Semantic.DeepEqual(old.Spec, policy.Spec) {
 			return nil, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/portero-dev/portero/api/v1alpha1"
@@ -66,6 +67,10 @@ var _ = Describe("Applying a policy", Ordered, func() {
 		Entry("too dear", exempt("request.headers.all(g, request.headers.all(h, request.headers[g] != request.headers[h]))"), "spec.exempt[0].when", "of CEL's units for one request: must be at most 50000; look at single values"),
 		Entry("a client not stated", exempt("has(request.clientIP)"), "spec.exempt[0].when", "request.clientIP needs the policy's clientIP stated"),
 		Entry("more bytes than characters", exempt("request.path == '"+strings.Repeat("é", 600)+"'"), "spec.exempt[0].when", "has 1218 bytes: must be at most 1024"),
+		Entry("deep nesting", exempt(strings.Repeat("(", 500)+"true"+strings.Repeat(")", 500)), "spec.exempt[0].when", "is nested too deeply: use fewer parentheses"),
+		Entry("loops over lists", exempt("[1, 2].all(a, [1, 2].all(b, [1, 2].all(c, a + b + c > 0)))"), "spec.exempt[0].when", "comprehension exceeds nesting limit"),
+		Entry("a value of any type", exempt("dyn(true)"), "spec.exempt[0].when", "gives a value of type dyn: must give a bool"),
+		Entry("a terminal's escape", exempt("request.path == \x1b[31m''"), "spec.exempt[0].when", `"request.path == \x1b[31m''": must be a CEL expression on request: line 1, column 17: Syntax error: token recognition error at: '\x1b'`),
 		Entry("in a limit", limit(func(l *v1alpha1.Limit) {
 			l.Matches = []v1alpha1.RequestMatch{{Methods: []string{"GET"}}, {When: "1"}}
 		}), "spec.limits[0].matches[1].when", "must give a bool"),
@@ -91,7 +96,26 @@ var _ = Describe("Applying a policy", Ordered, func() {
 		Entry("a variable twice", limit(func(l *v1alpha1.Limit) {
 			l.Matches = []v1alpha1.RequestMatch{{Path: &v1alpha1.PathMatch{Type: v1alpha1.PathMatchTemplate, Value: "/{a}/{a}"}}}
 		}), "spec.limits[0].matches[0].path.value", "the variable a stands twice"),
+		Entry("regular expressions that are huge together", limit(func(l *v1alpha1.Limit) {
+			for i := range 16 {
+				l.Matches = append(l.Matches, v1alpha1.RequestMatch{Path: &v1alpha1.PathMatch{Type: v1alpha1.PathMatchRegularExpression, Value: fmt.Sprintf("/%d%s", i, strings.Repeat("(a{0,100}){0,9}", 10))}})
+			}
+		}), "spec.limits[0].matches[2].path.value", "the policy's regular expressions together compile to more than"),
 	)
+
+	It("refuses more than a policy may hold, defaults included", func(ctx SpecContext) {
+		policy := testenv.NewPolicy(namespace, "refused", limit(func(l *v1alpha1.Limit) {
+			for i := range 64 {
+				match := v1alpha1.HeaderMatch{Name: "X-A", ValueMatch: v1alpha1.ValueMatch{Type: v1alpha1.ValueMatchIn}}
+				for j := range 256 {
+					match.Values = append(match.Values, fmt.Sprintf("value-%d-%d", i, j))
+				}
+				l.Overrides = append(l.Overrides, v1alpha1.Override{Name: fmt.Sprint("o", i), Type: v1alpha1.OverrideDeny, Matches: []v1alpha1.RequestMatch{{Headers: []v1alpha1.HeaderMatch{match}}}})
+			}
+		}))
+		Expect(refusal(env.Client.Create(ctx, policy, client.DryRunAll)).Message).To(MatchRegexp(
+			`denied the request: spec: is \d+ bytes of JSON, more than 196608: state fewer or shorter matches, or spread the limits over several policies$`))
+	})
 
 	It("admits good ones", func(ctx SpecContext) {
 		policy := testenv.NewPolicy(namespace, "", exempt("request.method == 'GET'"))
@@ -108,16 +132,24 @@ var _ = Describe("Applying a policy", Ordered, func() {
 		var stored *v1alpha1.RateLimitPolicy
 		BeforeAll(func(ctx SpecContext) {
 			server.stop()
-			stored = testenv.NewPolicy(namespace, "stored", exempt("request.body == ''"))
+			stored = testenv.NewPolicy(namespace, "stored", limit(func(l *v1alpha1.Limit) {
+				l.Matches = []v1alpha1.RequestMatch{{When: "request.body == ''"}}
+			}))
 			stored.Finalizers = []string{"example.com/somebody-elses"}
 			created := env.Client.Create(ctx, stored)
+			patched := env.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"exempt":[]}}`)))
 			server.start()
 			Expect(created).To(Succeed(), "failurePolicy is Ignore")
+			Expect(patched).To(Succeed())
 		})
 
 		It("lets a bad one be labeled, and told of by its status", func(ctx SpecContext) {
-			stored.Labels = map[string]string{"team": "shop"}
+			generation := stored.Generation
+			Expect(env.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`)))).To(Succeed())
+			Expect(stored.Generation).To(Equal(generation))
+			stored.Spec.Exempt, stored.Annotations = nil, map[string]string{"note": "typed clients leave out empty lists"}
 			Expect(env.Client.Update(ctx, stored)).To(Succeed())
+			Expect(stored.Generation).To(BeNumerically(">", generation), "which to the API server is another spec")
 			stored.Status.LimitsSummary = "per-key"
 			Expect(env.Client.Status().Update(ctx, stored)).To(Succeed())
 		})
@@ -127,7 +159,7 @@ var _ = Describe("Applying a policy", Ordered, func() {
 			bad.Spec.Mode = v1alpha1.ModeShadow
 			Expect(refusal(env.Client.Update(ctx, bad)).Message).To(ContainSubstring("undefined field 'body'"))
 			good := stored.DeepCopy()
-			good.Spec.Exempt = nil
+			good.Spec.Limits[0].Matches = nil
 			Expect(env.Client.Update(ctx, good, client.DryRunAll)).To(Succeed())
 		})
 

@@ -133,13 +133,47 @@ var _ = Describe("Keeper", func() {
 				r.Limits[0].Matches = []bucketconfig.Match{{Path: &bucketconfig.StringMatch{Type: "RegularExpression", Value: "("}}}
 			})
 		}, "path"),
+		Entry("a condition that can't be compiled here", func(p *configstore.StoredPolicy) {
+			p.Record = record("spoiled", 2, func(r *bucketconfig.Record) {
+				r.Limits[0].Matches = []bucketconfig.Match{{When: "request.tomorrow == ''"}}
+			})
+		}, "undefined field 'tomorrow'"),
+		Entry("a part of a key that can't be compiled here", func(p *configstore.StoredPolicy) {
+			p.Record = record("spoiled", 2, func(r *bucketconfig.Record) {
+				r.Limits[0].KeyParts = []bucketconfig.KeyPart{{Type: "Expression", Name: "request.port", WhenMissing: "Share"}}
+			})
+		}, "must give a string"),
+		Entry("a condition that costs too much here", func(p *configstore.StoredPolicy) {
+			p.Record = record("spoiled", 2, func(r *bucketconfig.Record) {
+				r.Exempt = []bucketconfig.Match{{When: "request.headers.all(g, request.headers.all(h, request.headers[g] != request.headers[h]))"}}
+			})
+		}, "of CEL's units"),
 	)
+
+	It("goes on with the last good version when labels or the key secret change while the next can't be used", func() {
+		keeper.Apply(stored("1", record("spoiled", 1, selecting("app", "checkout")), record("other", 1)))
+		bad := record("spoiled", 2, func(r *bucketconfig.Record) { r.Limits[0].Matches = []bucketconfig.Match{{When: "request.tomorrow"}} })
+		keeper.Apply(stored("2", bad, record("other", 1)))
+		before := tag()
+		keeper.SetKeySecret([]byte(strings.Repeat("x", 32)))
+		Expect(tag()).NotTo(Equal(before))
+		keeper.SetLabels(map[string]string{"app": "cart"})
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"other": 1}), "its selector counts, not the bad one's")
+		keeper.SetLabels(map[string]string{"app": "checkout"})
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"spoiled": 1, "other": 1}))
+		Expect(keeper.Current().Refused).To(HaveLen(1))
+	})
 
 	It("has nothing of a policy whose first record can't be used", func() {
 		next := stored("1", record("spoiled", 1))
 		next.Policies["spoiled"] = configstore.StoredPolicy{Err: errors.New("no record")}
 		keeper.Apply(next)
 		Expect(keeper.Current().Generations()).To(BeEmpty())
+		Expect(keeper.Current().Refused).To(HaveLen(1))
+
+		bad := record("spoiled", 2, func(r *bucketconfig.Record) { r.Exempt = []bucketconfig.Match{{When: "request.tomorrow"}} })
+		keeper.Apply(stored("2", bad, record("other", 1)))
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"other": 1}))
 		Expect(keeper.Current().Refused).To(HaveLen(1))
 	})
 })

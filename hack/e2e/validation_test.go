@@ -50,8 +50,7 @@ var _ = Describe("A policy with a bad expression", Serial, func() {
 		namespace := newNamespace(ctx, nil)
 		out, err := apply(ctx, namespace, bad)
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(HavePrefix("Error from server (Invalid): "))
-		Expect(out).To(ContainSubstring(`admission webhook "ratelimitpolicies.portero.dev" denied the request: ` + told))
+		Expect(out).To(HavePrefix(`The RateLimitPolicy "guarded" is invalid: ` + told))
 
 		out, err = apply(ctx, namespace, "request.method == 'POST'")
 		Expect(err).NotTo(HaveOccurred(), out)

@@ -52,6 +52,13 @@ type Denial struct {
 	Override *bucketconfig.Override
 }
 
+// Failure is a limit, or what a policy exempts, of which at least one expression failed for the request.
+type Failure struct {
+	Policy *Policy
+	// Limit is nil where the expression stands in exempt.
+	Limit *Limit
+}
+
 // Description is what governs one request. It is made new for each request and never reused, so its groups may outlive
 // the request (a late reply of the store settles them).
 type Description struct {
@@ -62,19 +69,20 @@ type Description struct {
 	Deny *Denial
 	// ShadowDenials are those of limits in Shadow: counted, never carried out.
 	ShadowDenials []Denial
+	// Failures are of expressions that were asked before the description was complete: each limit once.
+	Failures []Failure
 
 	// charges is the one array behind all groups' Charges.
 	charges []Charge
 }
 
-// refuse notes a denial, and says whether it is carried out.
-func (d *Description) refuse(denial Denial) bool {
+// refuse notes a denial, to be carried out or only counted.
+func (d *Description) refuse(denial Denial) {
 	if denial.Limit.Shadow {
 		d.ShadowDenials = append(d.ShadowDenials, denial)
-		return false
+		return
 	}
 	d.Deny = &denial
-	return true
 }
 
 func (d *Description) charge(s *Set, charge Charge) {

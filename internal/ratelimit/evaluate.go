@@ -23,6 +23,7 @@ func (v *view) condition(place uint16) fit {
 	}
 	switch {
 	case e.failed:
+		v.failed = true
 		return fitsPerhaps
 	case e.holds:
 		return fitsSurely
@@ -30,14 +31,22 @@ func (v *view) condition(place uint16) fit {
 	return fitsNot
 }
 
-// expressed evaluates one of the policy's key parts, once per request. Empty means missing.
-func (v *view) expressed(place uint16) string {
+// expressed evaluates one of the policy's key parts, once per request. Empty means missing, as it is after a failure.
+func (v *view) expressed(place uint16) (text string, failed bool) {
 	e := &v.evaluated[v.expressions+int(place)]
 	if !e.done {
 		text, err := v.policy.expressions[place].Text(v)
 		e.text, e.done, e.failed = text, true, err != nil
 	}
-	return e.text
+	return e.text, e.failed
+}
+
+// failures notes that expressions failed which were asked since it was called last.
+func (v *view) failures(d *Description, p *Policy, limit *Limit) {
+	if v.failed {
+		v.failed = false
+		d.Failures = append(d.Failures, Failure{Policy: p, Limit: limit})
+	}
 }
 
 var _ expression.Request = (*view)(nil)

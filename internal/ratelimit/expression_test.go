@@ -110,6 +110,31 @@ var _ = Describe("An expression that fails", func() {
 		return ratelimit.NewSet(compile(changes...)).Describe(req)
 	}
 
+	It("is told of once for each limit that asked, and for what is exempt", func() {
+		byExpression := keyedBy(bucketconfig.KeyPart{Type: "Expression", Name: "request.headers['x-n']", WhenMissing: "Share"})
+		set := ratelimit.NewSet(compile(exempt(when(failing)), limits(
+			limit("asks", matching(when(failing), when(failing))), limit("asks-again", matching(when(failing))), limit("plain"),
+			limit("keyed", byExpression), limit("keyed-too", byExpression), limit("elsewhere", matching(func() bucketconfig.Match {
+				m := path("Exact", "/x")
+				m.When = failing
+				return m
+			}()), byExpression),
+		)))
+		names := func(req *ratelimit.Request) (names []string) {
+			for _, f := range set.Describe(req).Failures {
+				if f.Limit == nil {
+					names = append(names, "exempt")
+					continue
+				}
+				Expect(f.Limit.Policy).To(BeIdenticalTo(f.Policy))
+				names = append(names, f.Limit.Config.Name)
+			}
+			return names
+		}
+		Expect(names(request("/"))).To(ConsistOf("exempt", "asks", "asks-again", "keyed", "keyed-too"))
+		Expect(names(request("/", "X-N", "1"))).To(BeEmpty(), "nothing is left of the request before")
+	})
+
 	It("exempts nothing", func() {
 		Expect(describe(request("/"), exempt(when(failing))).Groups).To(HaveLen(1))
 		Expect(describe(request("/", "X-N", "6"), exempt(when(failing))).Groups).To(BeEmpty())

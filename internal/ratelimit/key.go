@@ -44,12 +44,17 @@ type keySet struct {
 // keyValues are the values of a key set's parts in one request.
 type keyValues struct {
 	read    bool
+	failed  bool   // an expression among them did
 	missing uint16 // bit i: part i is missing, and value[i] empty
 	value   [bucketconfig.MaxKeyParts]string
 }
 
-// fill reads all parts but those of the path, which are never missing.
+// fill reads, once, all parts but those of the path, which are never missing.
 func (k *keyValues) fill(parts []keyPart, v *view) {
+	if k.read {
+		v.failed = v.failed || k.failed
+		return
+	}
 	k.read = true
 	for i := range parts {
 		part := &parts[i]
@@ -67,7 +72,9 @@ func (k *keyValues) fill(parts []keyPart, v *view) {
 		case keyPartWorkload:
 			k.value[i] = v.req.Workload
 		case keyPartExpression:
-			k.value[i] = v.expressed(part.expression)
+			var failed bool
+			k.value[i], failed = v.expressed(part.expression)
+			k.failed = k.failed || failed
 		default:
 			continue
 		}
@@ -75,6 +82,7 @@ func (k *keyValues) fill(parts []keyPart, v *view) {
 			k.missing |= 1 << i
 		}
 	}
+	v.failed = v.failed || k.failed
 }
 
 // fillPath reads the parts of the path, by the template that fits.

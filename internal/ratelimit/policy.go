@@ -48,7 +48,9 @@ type Limit struct {
 
 // describe appends what of this policy governs the request. It stops at the first denial that is enforced.
 func (p *Policy) describe(v *view, d *Description) {
-	if _, fits := firstFit(p.exempt, v); fits == fitsSurely {
+	_, fits := firstFit(p.exempt, v)
+	v.failures(d, p, nil)
+	if fits == fitsSurely {
 		return
 	}
 	for i := range p.keySets {
@@ -70,33 +72,41 @@ func (s *keySet) describe(p *Policy, v *view, d *Description) {
 	var found [bucketconfig.MaxLimits]governing
 	n := 0
 	for _, limit := range s.limits {
-		template, fits := limit.fits(v)
-		if !fits {
-			continue
+		governs := s.governs(limit, v, d, &values, &found[n])
+		v.failures(d, p, limit)
+		if d.Deny != nil {
+			return
 		}
-		bucket, denied := limit.overridden(v)
-		if bucket == nil {
-			if denied != nil && d.refuse(Denial{Limit: limit, Override: denied}) {
-				return
-			}
-			continue
+		if governs {
+			n++
 		}
-		if !values.read {
-			values.fill(s.parts, v)
-		}
-		if values.missing&limit.skip != 0 {
-			continue
-		}
-		if missing := values.missing & limit.deny; missing != 0 {
-			if d.refuse(Denial{Limit: limit, KeyPart: s.firstPart(missing)}) {
-				return
-			}
-			continue
-		}
-		found[n] = governing{limit: limit, template: template, charge: Charge{Limit: bucket, Cost: limit.cost(v)}}
-		n++
 	}
 	s.group(p, v, d, &values, found[:n])
+}
+
+// governs says whether a limit asks for a charge, and which.
+func (s *keySet) governs(limit *Limit, v *view, d *Description, values *keyValues, found *governing) bool {
+	template, fits := limit.fits(v)
+	if !fits {
+		return false
+	}
+	bucket, denied := limit.overridden(v)
+	if bucket == nil {
+		if denied != nil {
+			d.refuse(Denial{Limit: limit, Override: denied})
+		}
+		return false
+	}
+	values.fill(s.parts, v)
+	if values.missing&limit.skip != 0 {
+		return false
+	}
+	if missing := values.missing & limit.deny; missing != 0 {
+		d.refuse(Denial{Limit: limit, KeyPart: s.firstPart(missing)})
+		return false
+	}
+	*found = governing{limit: limit, template: template, charge: Charge{Limit: bucket, Cost: limit.cost(v)}}
+	return true
 }
 
 // group appends the groups of those limits whose key values are the same.

@@ -50,6 +50,9 @@ type view struct {
 
 	havePath, haveHost, haveClient, haveClaims bool
 	haveQuery, haveCookies                     bool
+
+	// failed is set where an expression was asked that failed, be it for another limit; see failures.
+	failed bool
 }
 
 // turnTo makes the view that of another policy.

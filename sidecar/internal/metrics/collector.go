@@ -12,6 +12,7 @@ import (
 type collector struct {
 	sources     Sources
 	verdicts    *prometheus.Desc
+	expressions *prometheus.Desc
 	breakers    *prometheus.Desc
 	fallback    *prometheus.Desc
 	generation  *prometheus.Desc
@@ -26,6 +27,7 @@ func newCollector(sources Sources) *collector {
 	return &collector{
 		sources:     sources,
 		verdicts:    describe("verdicts_total", "Verdicts by limit and result: allowed, denied or shadow_denied.", "namespace", "policy", "limit", "result"),
+		expressions: describe("expression_errors_total", "Requests for which an expression of the limit failed, so that the stricter outcome counted; limit is empty for exempt.", "namespace", "policy", "limit"),
 		breakers:    describe("breaker_open", "1 while the verdicts of this master are local because it failed.", "master"),
 		fallback:    describe("fallback_active", "1 while verdicts of at least one master are local, or Redis was never reached."),
 		generation:  describe("config_generation", "Generation of each policy in force in this sidecar.", "policy"),
@@ -36,7 +38,7 @@ func newCollector(sources Sources) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.verdicts, c.breakers, c.fallback, c.generation, c.age, c.credentials} {
+	for _, desc := range []*prometheus.Desc{c.verdicts, c.expressions, c.breakers, c.fallback, c.generation, c.age, c.credentials} {
 		ch <- desc
 	}
 }
@@ -47,6 +49,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	c.sources.Tally.Each(func(name tally.Name, counts tally.Counts) {
+		ch <- prometheus.MustNewConstMetric(c.expressions, prometheus.CounterValue, float64(counts.ExpressionErrors), c.sources.Namespace, name.Policy, name.Limit)
+		if name.Limit == "" { // what is exempt has no verdict
+			return
+		}
 		for result, count := range map[string]uint64{"allowed": counts.Allowed, "denied": counts.Denied, "shadow_denied": counts.ShadowDenied} {
 			ch <- prometheus.MustNewConstMetric(c.verdicts, prometheus.CounterValue, float64(count), c.sources.Namespace, name.Policy, name.Limit, result)
 		}

@@ -47,6 +47,7 @@ var _ = Describe("Metrics", func() {
 			Config: &bucketconfig.Limit{Name: "per-key"},
 		}
 		counted.Count(&ratelimit.Verdict{Limits: []ratelimit.LimitResult{{Limit: limit, Allowed: true}}})
+		counted.CountFailures([]ratelimit.Failure{{Policy: limit.Policy, Limit: limit}, {Policy: limit.Policy}})
 		measured.VerdictTaken(ratelimit.FromRedis, 11*time.Millisecond)
 		measured.VerdictTaken(ratelimit.FromLocal, 13*time.Millisecond)
 		measured.StoreFailed(failover.KindTimeout)
@@ -57,6 +58,9 @@ var _ = Describe("Metrics", func() {
 		Expect(scrape()).To(And(
 			ContainSubstring(`portero_verdicts_total{limit="per-key",namespace="shop",policy="checkout",result="allowed"} 1`),
 			ContainSubstring(`portero_verdicts_total{limit="per-key",namespace="shop",policy="checkout",result="denied"} 0`),
+			ContainSubstring(`portero_expression_errors_total{limit="per-key",namespace="shop",policy="checkout"} 1`),
+			ContainSubstring(`portero_expression_errors_total{limit="",namespace="shop",policy="checkout"} 1`),
+			Not(ContainSubstring(`portero_verdicts_total{limit=""`)),
 			ContainSubstring(`portero_verdict_duration_seconds_bucket{source="redis",le="0.01"} 0`),
 			ContainSubstring(`portero_verdict_duration_seconds_bucket{source="redis",le="0.012"} 1`),
 			ContainSubstring(`portero_verdict_duration_seconds_bucket{source="local",le="0.012"} 0`),

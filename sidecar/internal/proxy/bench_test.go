@@ -24,6 +24,8 @@ type uncounted struct{}
 
 func (uncounted) Count(*ratelimit.Verdict) {}
 
+func (uncounted) CountFailures([]ratelimit.Failure) {}
+
 // BenchmarkProxy measures a request over loopback with client and app in this process; only differences between its
 // variants say something of the proxy.
 func BenchmarkProxy(b *testing.B) {

@@ -132,6 +132,9 @@ func (p *Proxy) govern(port Port, next handler) handler {
 			Method: r.Method, Path: rawPath(r), Query: r.URL.RawQuery, Host: r.Host, Header: r.Header, Peer: w.peer,
 			Port: port.Number, PortName: port.Name, Workload: p.workload,
 		})
+		if len(description.Failures) > 0 {
+			p.observer.CountFailures(description.Failures)
+		}
 		verdict := ratelimit.Verdict{}
 		switch {
 		case description.Deny != nil:

@@ -59,6 +59,22 @@ var _ = Describe("Governing", func() {
 				Expect(g.counted.Verdicts()).To(BeEmpty())
 			})
 
+			It("counts expressions that fail, of requests that nothing governs too", func(ctx SpecContext) {
+				const failing = "int(request.headers['x-n']) > 5"
+				g := startGate(startApp(ok), policy("a", func(r *bucketconfig.Record) {
+					r.Exempt = []bucketconfig.Match{{When: failing}, {Path: &bucketconfig.StringMatch{Type: "Exact", Value: "/healthz"}}}
+					r.Limits[0].Matches = []bucketconfig.Match{{When: failing}}
+				}))
+				Expect(get(ctx, clientOf(major), g.url("/healthz")).StatusCode).To(Equal(http.StatusOK))
+				Expect(g.counted.Failures()).To(Equal([]string{"a"}))
+				Expect(get(ctx, clientOf(major), g.url("/"), "X-N", "1").StatusCode).To(Equal(http.StatusOK))
+				Expect(g.counted.Failures()).To(Equal([]string{"a"}), "this one failed nowhere")
+				Expect(g.counted.Verdicts()).To(BeEmpty())
+				Expect(get(ctx, clientOf(major), g.url("/")).StatusCode).To(Equal(http.StatusOK))
+				Expect(g.counted.Failures()).To(Equal([]string{"a", "a", "a/all"}))
+				Expect(g.counted.Verdicts()).To(HaveLen(1))
+			})
+
 			It("counts what a shadow would refuse, and adds nothing", func(ctx SpecContext) {
 				g := startGate(startApp(ok), policy("a", shadow, spent), policy("b", shadow, keyedBy("X-Api-Key", "Deny")))
 				client := clientOf(major)

@@ -24,10 +24,11 @@ type Limiter interface {
 	Decide(ctx context.Context, groups []ratelimit.Group) ratelimit.Verdict
 }
 
-// Observer is told of every verdict, denials and shadow limits included, before the request goes on. It must not block,
-// keep v, or change it, and be safe for concurrent use.
+// Observer is told of every verdict, denials and shadow limits included, before the request goes on, and of what could not
+// be evaluated. It must not block, keep or change what it is given, and be safe for concurrent use.
 type Observer interface {
 	Count(v *ratelimit.Verdict)
+	CountFailures(failures []ratelimit.Failure)
 }
 
 const (

@@ -85,6 +85,28 @@ func (l *local) Asked() int {
 type counted struct {
 	mu       sync.Mutex
 	verdicts []ratelimit.Verdict
+	failures []ratelimit.Failure
+}
+
+func (c *counted) CountFailures(failures []ratelimit.Failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failures = append(c.failures, failures...)
+}
+
+// Failures are qualified names of limits whose expressions failed, and of policies where it was what they exempt.
+func (c *counted) Failures() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := []string{}
+	for _, f := range c.failures {
+		if f.Limit == nil {
+			names = append(names, f.Policy.Record.Name)
+			continue
+		}
+		names = append(names, f.Limit.QualifiedName)
+	}
+	return names
 }
 
 func (c *counted) Count(v *ratelimit.Verdict) {

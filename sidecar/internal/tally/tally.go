@@ -16,7 +16,7 @@ type Tally struct {
 	limits sync.Map // Name → *counts
 }
 
-// Name names a limit.
+// Name names a limit; without Limit, what its policy exempts.
 type Name struct{ Policy, Limit string }
 
 // Counts are a limit's verdicts since the sidecar's start.
@@ -27,9 +27,11 @@ type Counts struct {
 	Denied uint64
 	// ShadowDenied are requests that the limit would have refused, were it not in Shadow.
 	ShadowDenied uint64
+	// ExpressionErrors are requests for which at least one of its expressions failed.
+	ExpressionErrors uint64
 }
 
-type counts struct{ allowed, denied, shadowDenied atomic.Uint64 }
+type counts struct{ allowed, denied, shadowDenied, expressionErrors atomic.Uint64 }
 
 // Count counts a verdict for each limit that had a part in it. A limit that would have let pass what another one refused
 // counts nothing.
@@ -50,8 +52,22 @@ func (t *Tally) Count(v *ratelimit.Verdict) {
 	}
 }
 
+// CountFailures counts a request whose expressions failed.
+func (t *Tally) CountFailures(failures []ratelimit.Failure) {
+	for _, failure := range failures {
+		name := Name{Policy: failure.Policy.Record.Name}
+		if failure.Limit != nil {
+			name.Limit = failure.Limit.Config.Name
+		}
+		t.named(name).expressionErrors.Add(1)
+	}
+}
+
 func (t *Tally) of(limit *ratelimit.Limit) *counts {
-	name := Name{Policy: limit.Policy.Record.Name, Limit: limit.Config.Name}
+	return t.named(Name{Policy: limit.Policy.Record.Name, Limit: limit.Config.Name})
+}
+
+func (t *Tally) named(name Name) *counts {
 	if found, ok := t.limits.Load(name); ok {
 		return found.(*counts)
 	}
@@ -87,5 +103,7 @@ func (t *Tally) Keep(keep func(Name) bool) {
 }
 
 func (c *counts) read() Counts {
-	return Counts{Allowed: c.allowed.Load(), Denied: c.denied.Load(), ShadowDenied: c.shadowDenied.Load()}
+	return Counts{
+		Allowed: c.allowed.Load(), Denied: c.denied.Load(), ShadowDenied: c.shadowDenied.Load(), ExpressionErrors: c.expressionErrors.Load(),
+	}
 }

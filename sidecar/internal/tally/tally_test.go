@@ -27,6 +27,14 @@ var _ = Describe("Tally", func() {
 	)
 	BeforeEach(func() { counted = new(tally.Tally) })
 
+	It("counts expressions that failed, of limits and of what is exempt", func() {
+		counted.CountFailures([]ratelimit.Failure{{Policy: a.Policy}, {Policy: a.Policy, Limit: a}})
+		counted.CountFailures([]ratelimit.Failure{{Policy: a.Policy, Limit: a}})
+		Expect(counted.Of(nameA)).To(Equal(tally.Counts{ExpressionErrors: 2}))
+		Expect(counted.Of(tally.Name{Policy: "checkout"})).To(Equal(tally.Counts{ExpressionErrors: 1}))
+		Expect(counted.Of(nameB)).To(BeZero())
+	})
+
 	DescribeTable("counts each limit by its part in the verdict",
 		func(v ratelimit.Verdict, wantA, wantB tally.Counts) {
 			counted.Count(&v)

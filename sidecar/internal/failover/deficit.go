@@ -109,6 +109,26 @@ func (l *local) bring(carried *ratelimit.Group, sidecars int, nowUS int64) {
 	}
 }
 
+// debit takes a group's debits of this sidecar's own buckets.
+func (l *local) debit(group *ratelimit.Group, sidecars int, nowUS int64) {
+	shard := l.shard(group.Tag)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	key := shard.find(group.Tag, l.perShard, nowUS)
+	if key == nil {
+		l.overflow.mu.Lock()
+		defer l.overflow.mu.Unlock()
+		key = l.overflow.find(group.Policy.Record.Name, len(l.overflow.keys)+1, nowUS)
+	}
+	for i := range group.Charges {
+		charge := &group.Charges[i]
+		bucket := key.bucket(charge.Limit.ID)
+		bucket.share(charge.Limit, sidecars, nowUS)
+		bucket.level = bucket.params.Debit(bucket.level, nowUS, charge.Debit)
+		l.owes(bucket, nowUS)
+	}
+}
+
 // settle brings back what verdicts carried in vain.
 func (l *Limiter) settle(r *round) {
 	for i := range r.asked {
@@ -121,4 +141,43 @@ func (l *Limiter) settle(r *round) {
 
 func (l *Limiter) sidecars(policy *ratelimit.Policy) int {
 	return max(1, l.options.Sidecars(policy.Record.Name))
+}
+
+// Debit takes what requests that passed turned out to cost beyond what they were charged: the Debit of each charge, which
+// asks for no Cost. It waits for nothing. Where the store can't be asked or proves that it took nothing, this sidecar's own
+// buckets take it, if the policy has any.
+func (l *Limiter) Debit(groups []ratelimit.Group) {
+	c := l.current.Load()
+	for i := range groups {
+		group := &groups[i]
+		if c != nil {
+			if place, known := c.store.Locate(group.Tag); known && !c.breakers.of(place.Master).isOpen() {
+				c.store.Debit(place, group, func(err error) { l.debited(group, err) })
+				continue
+			}
+		}
+		l.debitLocally(group)
+	}
+}
+
+func (l *Limiter) debited(group *ratelimit.Group, err error) {
+	if err == nil {
+		l.options.Observer.Debited(len(group.Charges), 0, 0)
+		return
+	}
+	if _, unknown := kindOf(err); unknown {
+		l.options.Observer.Debited(0, 0, len(group.Charges))
+		return
+	}
+	l.debitLocally(group)
+}
+
+func (l *Limiter) debitLocally(group *ratelimit.Group) {
+	switch group.Policy.Record.Store.OnFailure {
+	case onFailureOpen, onFailureClosed:
+		l.options.Observer.Debited(0, 0, len(group.Charges))
+	default:
+		l.local.debit(group, l.sidecars(group.Policy), l.clock.nowUS())
+		l.options.Observer.Debited(0, len(group.Charges), 0)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -223,6 +224,96 @@ var _ = Describe("What a sidecar passed by itself", func() {
 			sum += locals[i].Carry(group(p, tag, 1), now)
 		}
 		Expect(sum).To(BeNumerically("<=", sidecars))
+	})
+})
+
+var _ = Describe("A debit", func() {
+	const tag = "a1"
+	var (
+		b *bench
+		p *ratelimit.Policy
+	)
+	BeforeEach(func() {
+		b = newBench(1024)
+		p = policy("p", "Local", limit("l", 100))
+	})
+	debit := func(n int64) {
+		g := group(p, tag, 0)
+		g.Charges[0].Debit = n
+		b.Debit([]ratelimit.Group{g})
+	}
+	type fates = [3]int
+
+	It("goes to the shared bucket", func() {
+		debit(5)
+		Expect(b.shelf.debited(tag)).To(Equal([]int64{5}))
+		Expect(b.witness.debited).To(Equal(fates{1, 0, 0}))
+	})
+
+	DescribeTable("goes to the local bucket where the shared one can't have taken it, and from there with the next verdict",
+		func(ctx SpecContext, fault func(*shelf, bool)) {
+			b.sidecars.Store(4)
+			b.shelf.with(func(s *shelf) { fault(s, true) })
+			debit(20)
+			Expect(b.witness.debited).To(Equal(fates{0, 1, 0}))
+			v := b.decide(ctx, group(p, tag, 6))
+			Expect(v.Outcome).To(Equal(ratelimit.Limited), "5 of the share of 25 are left")
+			b.shelf.with(func(s *shelf) { fault(s, false) })
+			b.decide(ctx, group(p, tag, 1))
+			Expect(b.shelf.debited(tag)).To(Equal([]int64{20}))
+		},
+		Entry("no topology", func(s *shelf, on bool) { s.unknown = on }),
+		Entry("a failure that proves that nothing ran", func(s *shelf, on bool) {
+			delete(s.failing, "a")
+			if on {
+				s.failing["a"] = errDown
+			}
+		}),
+	)
+
+	It("goes to the local bucket while the master's breaker is open", func(ctx SpecContext) {
+		b.shelf.failing["a"] = errDown
+		Eventually(func() []string { b.decide(ctx, group(p, "a2", 1)); return b.OpenMasters() }, "5s", "5ms").ShouldNot(BeEmpty())
+		b.shelf.with(func(s *shelf) { s.failing = map[string]error{} })
+		debit(20)
+		Expect(b.witness.debited).To(Equal(fates{0, 1, 0}))
+		Expect(b.shelf.debited(tag)).To(BeEmpty())
+	})
+
+	It("owes at most one share locally", func(ctx SpecContext) {
+		b.sidecars.Store(4)
+		b.shelf.unknown = true
+		for range 10 {
+			debit(20)
+		}
+		Expect(b.decide(ctx, group(p, tag, 1)).Wait).To(BeNumerically("~", 26*4*time.Hour, time.Minute))
+	})
+
+	It("is dropped, and counted, where nobody knows whether it was taken", func(ctx SpecContext) {
+		b.shelf.silent["a"] = true
+		debit(20)
+		Expect(b.witness.debited).To(Equal(fates{0, 0, 1}))
+		b.shelf.with(func(s *shelf) { s.silent = map[string]bool{} })
+		b.decide(ctx, group(p, tag, 1))
+		Expect(b.shelf.debited(tag)).To(BeEmpty())
+	})
+
+	DescribeTable("is dropped, and counted, while the store fails, where the policy has no local buckets", func(onFailure string) {
+		p = policy("p", onFailure, limit("l", 100))
+		b.shelf.unknown = true
+		debit(20)
+		Expect(b.witness.debited).To(Equal(fates{0, 0, 1}))
+	}, Entry("Open", "Open"), Entry("Closed", "Closed"))
+
+	It("finds room in the overflow bucket", func(ctx SpecContext) {
+		b = newBench(1)
+		b.shelf.unknown = true
+		for i := range 500 {
+			g := group(p, fmt.Sprint("a", i), 0)
+			g.Charges[0].Debit = 1
+			b.Debit([]ratelimit.Group{g})
+		}
+		Expect(b.decide(ctx, group(p, "b", 1)).Limits[0].Remaining).To(BeZero())
 	})
 })
 

@@ -24,6 +24,9 @@ type Store interface {
 	// Ask queues the group's charges. The answer is sent to answers, which must have room for it, exactly once, unless
 	// Withdraw of the returned question answers true.
 	Ask(place Place, group *ratelimit.Group, index int, answers chan<- Answer) Question
+	// Debit queues the group's debits, behind what verdicts ask. Afterwards settled is called once, with nil when they were
+	// charged. It may be called at once, and must not block.
+	Debit(place Place, group *ratelimit.Group, settled func(error))
 	// Probe asks the master of a place for something that changes nothing and fails whenever a verdict would.
 	Probe(ctx context.Context, place Place) error
 	// Reload reads the topology again.
@@ -73,6 +76,10 @@ type Observer interface {
 	// ChargesReturned is called with the numbers of charges of refused requests that were given back, and of those that
 	// were dropped because that would be in doubt. It is called on other goroutines too.
 	ChargesReturned(given, dropped int)
+	// Debited is called with the numbers of debits that the shared buckets took, that this sidecar's own took while the store
+	// failed, and that were dropped: the policy has no local buckets, or nobody knows whether the shared ones took them. It
+	// is called on other goroutines too.
+	Debited(shared, local, dropped int)
 }
 
 // Options are what a Limiter works with. All are required.

@@ -92,6 +92,20 @@ func (s *shelf) Ask(place failover.Place, group *ratelimit.Group, index int, ans
 	return asked
 }
 
+// Debit notes the debits, as they are settled by the master's fault.
+func (s *shelf) Debit(place failover.Place, group *ratelimit.Group, settled func(error)) {
+	s.mu.Lock()
+	err := s.failing[place.Master]
+	if s.silent[place.Master] {
+		err = &failover.StoreError{Kind: failover.KindTimeout, Unknown: true, Err: errors.New("no answer")}
+	}
+	if err == nil {
+		s.note(group)
+	}
+	s.mu.Unlock()
+	settled(err)
+}
+
 // note keeps the debits of a group that was charged.
 func (s *shelf) note(group *ratelimit.Group) {
 	for _, charge := range group.Charges {
@@ -220,6 +234,8 @@ type witness struct {
 	failed map[failover.Kind]int
 	taken  map[ratelimit.Source]int
 	given  int
+	// debited are debits of the shared buckets, of the local ones, and dropped ones.
+	debited [3]int
 }
 
 func newWitness() *witness {
@@ -242,6 +258,14 @@ func (w *witness) ChargesReturned(given, _ int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.given += given
+}
+
+func (w *witness) Debited(shared, local, dropped int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.debited[0] += shared
+	w.debited[1] += local
+	w.debited[2] += dropped
 }
 
 func (w *witness) failures(kind failover.Kind) int {

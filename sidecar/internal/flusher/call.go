@@ -45,11 +45,18 @@ type call struct {
 func newCall(key string, group *ratelimit.Group, index int, answers chan<- failover.Answer) (*call, error) {
 	c := &call{
 		key: key, index: index, answers: answers, budget: time.Duration(group.Policy.Record.Store.TimeoutUS) * time.Microsecond,
-		charges: make([]tokenbucket.Charge, len(group.Charges)),
+		charges: chargesOf(group),
 	}
+	var err error
+	c.take, err = tokenbucket.NewTake(key, c.charges)
+	return c, err
+}
+
+func chargesOf(group *ratelimit.Group) []tokenbucket.Charge {
+	charges := make([]tokenbucket.Charge, len(group.Charges))
 	for i, charge := range group.Charges {
 		bucket := &charge.Limit.Config.Bucket
-		c.charges[i] = tokenbucket.Charge{
+		charges[i] = tokenbucket.Charge{
 			ID:     charge.Limit.ID,
 			Order:  group.Policy.Record.Order,
 			Params: localbucket.Params{Capacity: bucket.Capacity, RefillTokens: bucket.RefillTokens, IntervalUS: bucket.RefillIntervalUS},
@@ -58,9 +65,7 @@ func newCall(key string, group *ratelimit.Group, index int, answers chan<- failo
 			Shadow: charge.Limit.Shadow,
 		}
 	}
-	var err error
-	c.take, err = tokenbucket.NewTake(key, c.charges)
-	return c, err
+	return charges
 }
 
 // Withdraw implements failover.Question.
@@ -86,7 +91,13 @@ func (c *call) giveBack() {
 		return
 	}
 	back, err := tokenbucket.NewGiveBack(c.key, receipts)
-	if err != nil || !c.queue.pushBack(giveBack{call: back, receipts: len(receipts), settled: c.settled}) {
+	if err != nil || c.queue.pushErrand(errand{call: back, settle: func() {
+		given, err := back.Settled()
+		if err != nil {
+			given = 0 // nobody knows, and it is not tried again
+		}
+		c.settled(given, len(receipts)-given)
+	}}) != nil {
 		c.settled(0, len(receipts))
 	}
 }
@@ -116,20 +127,11 @@ func (c *call) settle() {
 	c.answer(charges, nil)
 }
 
-// giveBack is the return of one call's charges on its way.
-type giveBack struct {
-	call     *tokenbucket.GiveBack
-	receipts int
-	settled  func(given, dropped int)
-}
-
-// settle tells what became of it. After an error nobody knows, and it is not tried again.
-func (g *giveBack) settle() {
-	given, err := g.call.Settled()
-	if err != nil {
-		given = 0
-	}
-	g.settled(given, g.receipts-given)
+// errand is a give-back or a debit on its way: what no verdict waits for.
+type errand struct {
+	call redis.Cmder
+	// settle is called once the call has its outcome.
+	settle func()
 }
 
 // kinds are the kinds of Redis' errors, by how they start.

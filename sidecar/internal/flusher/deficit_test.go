@@ -2,7 +2,11 @@ package flusher_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -167,5 +171,96 @@ var _ = Describe("After an outage", func() {
 		}
 		Expect(fl.pass(ctx, 2, p, tag, ratelimit.FromRedis)).To(Equal(int64(2)))
 		Expect(level(fl.flushers[0], p, tag)).To(Equal(int64(68)))
+	})
+})
+
+var _ = Describe("A debit", func() {
+	const tag = "debit"
+	debit := func(p *ratelimit.Policy, n int64) []ratelimit.Group {
+		g := groupOf(p, tag, 0)
+		g.Charges[0].Debit = n
+		return []ratelimit.Group{g}
+	}
+
+	It("is taken whatever the level, down to a debt of one capacity", func(ctx SpecContext) {
+		fl, p := newFleet(ctx, 1), lenient(10, 1, bucketconfig.MaxIntervalUS)
+		for i, want := range []int64{2, -6, -10} {
+			fl.limiters[0].Debit(debit(p, 8))
+			Eventually(fl.seen.debited.Load).Should(Equal(int64(i + 1)))
+			Expect(level(fl.flushers[0], p, tag)).To(Equal(want))
+		}
+		v := fl.limiters[0].Decide(ctx, []ratelimit.Group{groupOf(p, tag, 1)})
+		Expect(v.Wait).To(BeNumerically("~", 11*time.Duration(bucketconfig.MaxIntervalUS)*time.Microsecond, time.Hour))
+	})
+
+	It("and what passed before explain what is left, however many sidecars and limits share the key", func(ctx SpecContext) {
+		fl, p := newFleet(ctx, 3), strict("p", 1_000_000)
+		wide := *p.Limits[0]
+		wide.ID, wide.Shadow, wide.QualifiedName = 2, true, "p/wide"
+		wide.Config = &bucketconfig.Limit{Name: "wide", Bucket: p.Limits[0].Config.Bucket}
+		wide.Config.Bucket.Capacity = 2_000_000
+		p.Limits = append(p.Limits, &wide)
+		const clients, requests, most = 8, 60, 50
+		var charged [2]atomic.Int64
+		var told atomic.Int64
+		var all sync.WaitGroup
+		for client := range clients {
+			l := fl.limiters[client%len(fl.limiters)]
+			all.Go(func() {
+				defer GinkgoRecover()
+				for range requests {
+					cost, asked := 1+rand.Int64N(most), []ratelimit.Group{groupOf(p, tag, 1)}
+					Expect(l.Decide(ctx, asked).Outcome).To(Equal(ratelimit.Allowed))
+					rest := ratelimit.Group{Policy: p, Tag: tag}
+					for i, limit := range p.Limits {
+						charged[i].Add(1)
+						if debit := cost*int64(i+1) - 1; debit > 0 {
+							rest.Charges = append(rest.Charges, ratelimit.Charge{Limit: limit, Debit: debit})
+							charged[i].Add(debit)
+							told.Add(1)
+						}
+					}
+					l.Debit([]ratelimit.Group{rest})
+				}
+			})
+		}
+		all.Wait()
+		Eventually(fl.seen.debited.Load, "5s", "10ms").Should(Equal(told.Load()))
+		for i, limit := range p.Limits {
+			alone := &ratelimit.Policy{Record: p.Record, Limits: []*ratelimit.Limit{limit}}
+			Expect(level(fl.flushers[0], alone, tag)).To(Equal(limit.Config.Bucket.Capacity-charged[i].Load()), limit.QualifiedName)
+		}
+	})
+
+	It("goes to the local bucket without the library, and from there with the next verdict", func(ctx SpecContext) {
+		fl, p := newFleet(ctx, 1), lenient(10, 1, bucketconfig.MaxIntervalUS)
+		fl.out(ctx)
+		fl.limiters[0].Debit(debit(p, 8))
+		Eventually(fl.seen.locally.Load).Should(Equal(int64(1)))
+		fl.back(ctx)
+		Expect(fl.pass(ctx, 1, p, tag, ratelimit.FromRedis)).To(Equal(int64(1)))
+		Expect(level(fl.flushers[0], p, tag)).To(Equal(int64(1)))
+	})
+
+	It("waits for no master that hangs, takes bounded room, and each is settled once", func(ctx SpecContext) {
+		fl, p := newFleet(ctx, 1), lenient(1_000_000, 1, bucketconfig.MaxIntervalUS)
+		fl.pass(ctx, 1, p, tag, ratelimit.FromRedis)
+		const many = 3 * flusher.MaxErrands
+		resume := halt(node(ctx, tag))
+		started := time.Now()
+		for range many {
+			fl.limiters[0].Debit(debit(p, 1))
+		}
+		Expect(time.Since(started)).To(BeNumerically("<", 2*time.Second))
+		resume()
+		settled := func() string {
+			return fmt.Sprint(fl.seen.debited.Load() + fl.seen.locally.Load() + fl.seen.lost.Load())
+		}
+		Eventually(settled, "10s", "20ms").Should(Equal(fmt.Sprint(many)))
+		Consistently(settled, "300ms", "50ms").Should(Equal(fmt.Sprint(many)))
+		Expect(fl.seen.locally.Load()).To(BeNumerically(">", 0), "what found no room")
+		left := level(fl.flushers[0], p, tag)
+		Expect(left).To(BeNumerically("<=", 1_000_000-1-fl.seen.debited.Load()))
+		Expect(left).To(BeNumerically(">=", 1_000_000-1-fl.seen.debited.Load()-fl.seen.lost.Load()))
 	})
 })

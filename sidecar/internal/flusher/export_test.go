@@ -1,9 +1,9 @@
 package flusher
 
-// MaxCalls and MaxGiveBacks bound what waits for a master.
+// MaxCalls and MaxErrands bound what waits for a master.
 const (
-	MaxCalls     = maxCalls
-	MaxGiveBacks = maxGiveBacks
+	MaxCalls   = maxCalls
+	MaxErrands = maxErrands
 )
 
 // Queued is how many calls wait for a lane to a master.

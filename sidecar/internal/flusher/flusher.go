@@ -18,6 +18,7 @@ import (
 
 	"github.com/portero-dev/portero/internal/keyspace"
 	"github.com/portero-dev/portero/internal/ratelimit"
+	"github.com/portero-dev/portero/internal/tokenbucket"
 	"github.com/portero-dev/portero/sidecar/internal/failover"
 )
 
@@ -187,13 +188,37 @@ func (f *Flusher) Ask(place failover.Place, group *ratelimit.Group, index int, a
 		return c
 	}
 	if err := f.queue(place.Master).push(c); err != nil {
-		kind := failover.KindConnection
-		if errors.Is(err, errBusy) {
-			kind = failover.KindQueued
-		}
-		c.answer(nil, &failover.StoreError{Kind: kind, Err: err})
+		c.answer(nil, unsent(err))
 	}
 	return c
+}
+
+// Debit implements failover.Store.
+func (f *Flusher) Debit(place failover.Place, group *ratelimit.Group, settled func(error)) {
+	take, err := tokenbucket.NewTake(place.Key, chargesOf(group))
+	if err != nil {
+		settled(err)
+		return
+	}
+	err = f.queue(place.Master).pushErrand(errand{call: take, settle: func() {
+		if _, err := take.Result(); err != nil {
+			settled(failed(err))
+			return
+		}
+		settled(nil)
+	}})
+	if err != nil {
+		settled(unsent(err))
+	}
+}
+
+// unsent is the failure of what the queue did not take.
+func unsent(err error) *failover.StoreError {
+	kind := failover.KindConnection
+	if errors.Is(err, errBusy) {
+		kind = failover.KindQueued
+	}
+	return &failover.StoreError{Kind: kind, Err: err}
 }
 
 func (f *Flusher) queue(master string) *queue {

@@ -19,11 +19,16 @@ import (
 	"github.com/portero-dev/portero/sidecar/internal/flusher"
 )
 
-// returns counts what became of give-backs. It is a failover.Observer.
-type returns struct{ given, dropped, failed atomic.Int64 }
+// returns counts what became of give-backs and debits. It is a failover.Observer.
+type returns struct{ given, dropped, failed, debited, locally, lost atomic.Int64 }
 
 func (r *returns) VerdictTaken(ratelimit.Source, time.Duration) {}
 func (r *returns) StoreFailed(failover.Kind)                    { r.failed.Add(1) }
+func (r *returns) Debited(shared, local, dropped int) {
+	r.debited.Add(int64(shared))
+	r.locally.Add(int64(local))
+	r.lost.Add(int64(dropped))
+}
 func (r *returns) ChargesReturned(given, dropped int) {
 	r.given.Add(int64(given))
 	r.dropped.Add(int64(dropped))
@@ -193,7 +198,7 @@ var _ = Describe("Giving back", func() {
 
 	It("drops what finds no room", func(ctx SpecContext) {
 		f, p, seen := ready(ctx), strict("p", 1_000_000), new(returns)
-		const room, many = flusher.MaxGiveBacks, flusher.MaxGiveBacks + 500
+		const room, many = flusher.MaxErrands, flusher.MaxErrands + 500
 		answers := make(chan failover.Answer, many+1)
 		question := groupOf(p, tag, 1)
 		var asked []failover.Question

@@ -6,10 +6,11 @@ import (
 )
 
 // Bounds of what waits for a lane to one master, so that one that hangs costs no memory. With more than maxCalls the master
-// is slower than the requests, and a verdict is better off without it. A give-back that finds no room is dropped.
+// is slower than the requests, and a verdict is better off without it. A give-back that finds no room is dropped, a debit
+// is the caller's again.
 const (
-	maxCalls     = 8192
-	maxGiveBacks = 1024
+	maxCalls   = 8192
+	maxErrands = 2048
 )
 
 // queue is what waits for a lane to one master.
@@ -20,19 +21,19 @@ type queue struct {
 	closed bool
 }
 
-// batch is what one pipeline carries. Give-backs go last: no verdict waits for them.
+// batch is what one pipeline carries, errands last.
 type batch struct {
-	calls     []*call
-	giveBacks []giveBack
+	calls   []*call
+	errands []errand
 }
 
-func (b *batch) empty() bool { return len(b.calls)+len(b.giveBacks) == 0 }
+func (b *batch) empty() bool { return len(b.calls)+len(b.errands) == 0 }
 
 // reset empties the batch for use again; nothing that it held is kept alive.
 func (b *batch) reset() {
 	clear(b.calls)
-	clear(b.giveBacks)
-	b.calls, b.giveBacks = b.calls[:0], b.giveBacks[:0]
+	clear(b.errands)
+	b.calls, b.errands = b.calls[:0], b.errands[:0]
 }
 
 func newQueue() *queue {
@@ -57,16 +58,19 @@ func (q *queue) push(c *call) error {
 	return nil
 }
 
-// pushBack answers false when there is no room, or the master is none any more.
-func (q *queue) pushBack(g giveBack) bool {
+// pushErrand answers why there is no room for the errand, or nil.
+func (q *queue) pushErrand(e errand) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.batch.giveBacks) >= maxGiveBacks {
-		return false
+	if q.closed {
+		return ErrClosed
 	}
-	q.batch.giveBacks = append(q.batch.giveBacks, g)
+	if len(q.batch.errands) >= maxErrands {
+		return errBusy
+	}
+	q.batch.errands = append(q.batch.errands, e)
 	q.filled.Signal()
-	return true
+	return nil
 }
 
 // take waits for work and takes all of it, leaving spare in its place. It answers false when the queue is closed and empty.
@@ -117,8 +121,8 @@ func (f *Flusher) flush(b batch) {
 			_ = pipeline.Process(ctx, c.take)
 		}
 	}
-	for i := range b.giveBacks {
-		_ = pipeline.Process(ctx, b.giveBacks[i].call)
+	for i := range b.errands {
+		_ = pipeline.Process(ctx, b.errands[i].call)
 	}
 	if pipeline.Len() == 0 {
 		return
@@ -129,7 +133,7 @@ func (f *Flusher) flush(b batch) {
 			c.settle()
 		}
 	}
-	for i := range b.giveBacks {
-		b.giveBacks[i].settle()
+	for i := range b.errands {
+		b.errands[i].settle()
 	}
 }

@@ -47,6 +47,12 @@ const (
 	resultDropped   = "dropped"
 )
 
+// results of a debit, as labels; or resultDropped.
+const (
+	resultShared = "shared"
+	resultLocal  = "local"
+)
+
 // buckets have edges at the usual timeouts of 1, 2, 5, 10, 20, 50 and 100 ms and 2 ms above each, so that "within the timeout" and "within
 // the timeout and 2 ms" are read off, not guessed.
 var buckets = []float64{
@@ -61,6 +67,7 @@ type Metrics struct {
 	errors   map[failover.Kind]prometheus.Counter
 	given    prometheus.Counter
 	dropped  prometheus.Counter
+	debits   struct{ shared, local, dropped prometheus.Counter }
 }
 
 var _ failover.Observer = (*Metrics)(nil)
@@ -81,12 +88,16 @@ func New(sources Sources) *Metrics {
 		Name: "portero_charges_returned_total",
 		Help: "Charges of requests that another limit refused, by result: given_back, or dropped where Redis could not prove that a return mints nothing.",
 	}, []string{"result"})
+	debits := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "portero_debits_total",
+		Help: "Costs that responses told, by result: shared, or local while Redis failed, or dropped where the policy has no local buckets or nobody knows whether Redis took them.",
+	}, []string{"result"})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "portero_build_info",
 		Help: "Always 1; the version is in the labels.",
 	}, []string{"version", "goversion"})
 	build.WithLabelValues(sources.Version, runtime.Version()).Set(1)
-	registry.MustRegister(durations, failures, returns, build, newCollector(sources),
+	registry.MustRegister(durations, failures, returns, debits, build, newCollector(sources),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	m := &Metrics{
@@ -97,6 +108,8 @@ func New(sources Sources) *Metrics {
 		given:    returns.WithLabelValues(resultGivenBack),
 		dropped:  returns.WithLabelValues(resultDropped),
 	}
+	m.debits.shared, m.debits.local = debits.WithLabelValues(resultShared), debits.WithLabelValues(resultLocal)
+	m.debits.dropped = debits.WithLabelValues(resultDropped)
 	for _, kind := range failover.Kinds {
 		m.errors[kind] = failures.WithLabelValues(string(kind))
 	}
@@ -131,4 +144,11 @@ func (m *Metrics) StoreFailed(kind failover.Kind) {
 func (m *Metrics) ChargesReturned(given, dropped int) {
 	m.given.Add(float64(given))
 	m.dropped.Add(float64(dropped))
+}
+
+// Debited implements failover.Observer.
+func (m *Metrics) Debited(shared, local, dropped int) {
+	m.debits.shared.Add(float64(shared))
+	m.debits.local.Add(float64(local))
+	m.debits.dropped.Add(float64(dropped))
 }

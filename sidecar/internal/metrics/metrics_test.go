@@ -53,6 +53,7 @@ var _ = Describe("Metrics", func() {
 		measured.StoreFailed(failover.KindTimeout)
 		measured.StoreFailed("unheard of")
 		measured.ChargesReturned(3, 1)
+		measured.Debited(5, 2, 1)
 		confirmed, fallback = time.Now().Add(-time.Minute), true
 
 		Expect(scrape()).To(And(
@@ -69,6 +70,9 @@ var _ = Describe("Metrics", func() {
 			ContainSubstring(`portero_store_errors_total{kind="memory"} 0`),
 			ContainSubstring(`portero_charges_returned_total{result="given_back"} 3`),
 			ContainSubstring(`portero_charges_returned_total{result="dropped"} 1`),
+			ContainSubstring(`portero_debits_total{result="shared"} 5`),
+			ContainSubstring(`portero_debits_total{result="local"} 2`),
+			ContainSubstring(`portero_debits_total{result="dropped"} 1`),
 			ContainSubstring(`portero_breaker_open{master="10.0.0.7:6379"} 1`),
 			ContainSubstring(`portero_fallback_active 1`),
 			ContainSubstring(`portero_config_generation{policy="checkout"} 7`),

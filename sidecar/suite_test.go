@@ -135,7 +135,14 @@ func newPod() *pod {
 		if r.URL.Path == "/slow" {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
+		if cost := r.Header.Get("Tell-Header"); cost != "" {
+			w.Header().Set("X-Cost", cost)
+		}
 		_, _ = io.WriteString(w, "app")
+		if cost := r.Header.Get("Tell-Trailer"); cost != "" {
+			_ = http.NewResponseController(w).Flush() // or the body would have a length, and no trailers
+			w.Header().Set(http.TrailerPrefix+"X-Cost", cost)
+		}
 	}))
 	DeferCleanup(p.app.Close)
 	return p

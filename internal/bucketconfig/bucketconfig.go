@@ -104,7 +104,8 @@ type CostRule struct {
 }
 
 // CostSource reads the cost from a field. Type is RequestHeader: Cost stands for a field that is missing or no integer of
-// at least 1. More than Maximum counts as Maximum.
+// at least 1; or ResponseHeader, which may be a trailer: Cost is charged before, the rest after the response. More than
+// Maximum counts as Maximum.
 type CostSource struct {
 	Type    string `json:"type"`
 	Header  string `json:"header"` // in canonical form

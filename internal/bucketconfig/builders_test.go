@@ -80,6 +80,9 @@ func validRecord() *bucketconfig.Record {
 	}, bucketconfig.Limit{
 		Name: "bytes", KeyParts: []bucketconfig.KeyPart{{Type: "Expression", Name: "request.path.split('/')[1]", WhenMissing: "Skip"}}, Bucket: bucketconfig.Bucket{Capacity: 1_000_000, RefillTokens: 1, RefillIntervalUS: 1_000}, Cost: 100,
 		CostSource: &bucketconfig.CostSource{Type: "RequestHeader", Header: "X-Cost", Maximum: 1_000},
+	}, bucketconfig.Limit{
+		Name: "work", Bucket: bucketconfig.Bucket{Capacity: 1_000, RefillTokens: 1, RefillIntervalUS: 1_000}, Cost: 1,
+		CostSource: &bucketconfig.CostSource{Type: "ResponseHeader", Header: "X-Cost", Maximum: 500},
 	})
 	record.Response = bucketconfig.Response{
 		RateLimitHeaders: "Both", StatusCode: 503, ContentType: "text/plain; charset=utf-8", Body: "{policy}/{limit}: wait {retryAfter} s",

@@ -89,18 +89,23 @@ func (l *Limit) validateCost() error {
 				inRange("tokens", rule.Tokens, 1, smallest),
 			)
 		}),
-		within("cost_source", l.CostSource.validate(l.Cost)),
+		within("cost_source", l.CostSource.validate(l.Cost, smallest)),
 	)
 }
 
-func (s *CostSource) validate(cost int64) error {
+// validate holds a cost that is charged into debt at most at the smallest capacity, which is the most that a bucket can owe.
+func (s *CostSource) validate(cost, smallest int64) error {
 	if s == nil {
 		return nil
 	}
+	maximum := int64(MaxCapacity)
+	if s.Type == "ResponseHeader" {
+		maximum = smallest
+	}
 	return firstError(
-		oneOf("type", s.Type, "RequestHeader"),
+		oneOf("type", s.Type, "RequestHeader", "ResponseHeader"),
 		headerName("header", s.Header),
-		inRange("maximum", s.Maximum, cost, MaxCapacity),
+		inRange("maximum", s.Maximum, cost, maximum),
 	)
 }
 

@@ -17,7 +17,8 @@ const (
 	whenMissingSkip  = "Skip"
 	whenMissingDeny  = "Deny"
 
-	costRequestHeader = "RequestHeader"
+	costRequestHeader  = "RequestHeader"
+	costResponseHeader = "ResponseHeader"
 
 	overrideBucket    = "Bucket"
 	overrideUnlimited = "Unlimited"

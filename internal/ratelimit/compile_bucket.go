@@ -80,7 +80,7 @@ func (c *compiler) cost(limit *Limit) error {
 	}
 	check := func(field string, tokens int64) error {
 		if tokens < 1 || tokens > smallest {
-			return invalid(field, fmt.Errorf("%d: must be 1 to %s, %d, else no request could ever pass", tokens, where, smallest))
+			return invalid(field, fmt.Errorf("%d: must be 1 to %s, %d, else it could never be paid", tokens, where, smallest))
 		}
 		return nil
 	}
@@ -108,11 +108,15 @@ func (c *compiler) cost(limit *Limit) error {
 }
 
 func (c *compiler) costSource(limit *Limit, source *bucketconfig.CostSource, check func(string, int64) error) error {
-	if source.Type != costRequestHeader {
-		return invalid("cost.type", fmt.Errorf("%q: must be RequestHeader", source.Type))
+	field := "cost.requestHeader"
+	switch source.Type {
+	case costRequestHeader:
+		limit.costHeader = c.attribute(headerAttribute, http.CanonicalHeaderKey(source.Header))
+	case costResponseHeader:
+		field = "cost.responseHeader"
+	default:
+		return invalid("cost.type", fmt.Errorf("%q: must be RequestHeader or ResponseHeader", source.Type))
 	}
-	const field = "cost.requestHeader"
-	limit.costHeader = c.attribute(headerAttribute, http.CanonicalHeaderKey(source.Header))
 	if err := checkHeaderName(field+".name", source.Header); err != nil {
 		return err
 	}
@@ -121,6 +125,9 @@ func (c *compiler) costSource(limit *Limit, source *bucketconfig.CostSource, che
 	}
 	if source.Maximum < limit.Config.Cost || source.Maximum > bucketconfig.MaxCapacity {
 		return invalid(field+".maximum", fmt.Errorf("%d: must be from the default, %d, to %d", source.Maximum, limit.Config.Cost, bucketconfig.MaxCapacity))
+	}
+	if source.Type == costResponseHeader { // more than one capacity can't be owed
+		return check(field+".maximum", source.Maximum)
 	}
 	return check(field+".default", limit.Config.Cost)
 }

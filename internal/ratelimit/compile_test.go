@@ -172,6 +172,8 @@ var _ = Describe("Compile", func() {
 		Entry("a cost source's type", limits(limit("a", costFrom("Body", 1, 10))), `cost.type: "Body"`),
 		Entry("a cost header's default", limits(limit("a", costFrom("RequestHeader", 21, 100))), "cost.requestHeader.default: 21"),
 		Entry("a cost header's maximum", limits(limit("a", costFrom("RequestHeader", 5, 4))), "cost.requestHeader.maximum: 4"),
+		Entry("a response's default", limits(limit("a", costFrom("ResponseHeader", 5, 4))), "cost.responseHeader.maximum: 4"),
+		Entry("a response's maximum", limits(limit("a", costFrom("ResponseHeader", 1, 21))), "cost.responseHeader.maximum: 21"),
 		Entry("a cost header's name", limits(limit("a", costFrom("RequestHeader", 1, 4), func(l *bucketconfig.Limit) { l.CostSource.Header = "a b" })), `cost.requestHeader.name: "a b"`),
 		Entry("rules and a cost header", limits(limit("a", costFrom("RequestHeader", 1, 4), rules(costs(1, path("Exact", "/"))))), "cost: has rules and a header"),
 		Entry("an override's type", limits(limit("a", overriddenBy(bucketconfig.Override{Name: "x", Type: "Free"}))), `overrides[0].type: "Free"`),

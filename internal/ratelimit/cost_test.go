@@ -76,4 +76,20 @@ var _ = Describe("The cost", func() {
 		Entry("negative beyond 64 bits", []string{"-99999999999999999999999999"}, int64(3)),
 	)
 
+	It("is learnt from the response where the limit says so, and what came before is no part of the rest", func() {
+		p := compile(limits(limit("a", costFrom("ResponseHeader", 3, 20), overriddenBy(sized("gold", 100, plan("Exact", "gold"))))))
+		for _, req := range []*ratelimit.Request{request("/", "X-Cost", "500"), request("/", "X-Plan", "gold")} {
+			c := charge(p, req)
+			Expect(c.Cost).To(Equal(int64(3)))
+			Expect(c.Debit).To(BeZero())
+			Expect(c.Limit.Later()).To(Equal("X-Cost"))
+			for value, want := range map[string]int64{
+				"": 0, "2": 0, "3": 0, "10": 7, "20": 17, "5000": 17, "-1": 0, "x": 0, "10, 10": 0, "99999999999999999999": 17,
+			} {
+				Expect(c.Limit.Rest(value)).To(Equal(want), value)
+			}
+		}
+		Expect(compile(limits(limit("a", costFrom("RequestHeader", 3, 20)))).Limits[0].Later()).To(BeEmpty())
+		Expect(compile(limits(limit("a"))).Limits[0].Later()).To(BeEmpty())
+	})
 })

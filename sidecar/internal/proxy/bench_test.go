@@ -20,6 +20,8 @@ func (generous) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.Ve
 	return ratelimit.Verdict{Limits: []ratelimit.LimitResult{{Limit: groups[0].Charges[0].Limit, Allowed: true, Remaining: 1, NextToken: 1}}}
 }
 
+func (generous) Debit([]ratelimit.Group) {}
+
 type uncounted struct{}
 
 func (uncounted) Count(*ratelimit.Verdict) {}

@@ -151,6 +151,9 @@ func (p *Proxy) govern(port Port, next handler) handler {
 		p.observer.Count(&verdict)
 		w.verdict = &verdict
 		if verdict.Outcome == ratelimit.Allowed {
+			if w.later = p.laterOf(description.Groups, &verdict); w.later != nil {
+				defer w.tellTrailers()
+			}
 			next(w, r)
 			return
 		}

@@ -18,10 +18,13 @@ import (
 	"github.com/portero-dev/portero/internal/ratelimit"
 )
 
-// Limiter decides over the groups that govern a request. It must answer within its own deadline whatever becomes of ctx,
-// and be safe for concurrent use. Groups are never empty and never change afterwards.
+// Limiter decides over the groups that govern a request. It must be safe for concurrent use. Groups are never empty and
+// never change afterwards.
 type Limiter interface {
+	// Decide must answer within its own deadline whatever becomes of ctx.
 	Decide(ctx context.Context, groups []ratelimit.Group) ratelimit.Verdict
+	// Debit takes what a request that passed turned out to cost beyond that. It must not block.
+	Debit(groups []ratelimit.Group)
 }
 
 // Observer is told of every verdict, denials and shadow limits included, before the request goes on, and of what could not

@@ -26,6 +26,8 @@ type response struct {
 	duplex, small, expects bool
 	// verdict is nil until the request is governed.
 	verdict *ratelimit.Verdict
+	// later is nil unless the response tells what the request cost.
+	later *later
 	// held keeps a response without a body from being flushed before its end, which must go with the header: a gRPC client
 	// takes a status in the header only there.
 	held bool
@@ -52,6 +54,9 @@ func (w *response) WriteHeader(status int) {
 		if w.closes() {
 			h.Set("Connection", "close")
 		}
+		if w.later != nil {
+			w.later.header(h)
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -66,6 +71,13 @@ func (w *response) closes() bool {
 func (w *response) addFields() {
 	if w.verdict != nil {
 		answer.Fields(w.Header(), w.verdict)
+	}
+}
+
+// tellTrailers is called when the response has ended, or broke off. After an upgrade nothing is told any more.
+func (w *response) tellTrailers() {
+	if !w.tunnel {
+		w.later.trailer(w.Header())
 	}
 }
 

@@ -38,6 +38,7 @@ type local struct {
 	// outcome, when set, is what every verdict is.
 	outcome ratelimit.Outcome
 	asked   int
+	debited []int64
 }
 
 const frozenUS = 1_700_000_000_000_000
@@ -73,6 +74,25 @@ func (l *local) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.Ve
 		v.By = groups[0].Charges[0].Limit
 	}
 	return v
+}
+
+func (l *local) Debit(groups []ratelimit.Group) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, group := range groups {
+		for _, charge := range group.Charges {
+			l.debited = append(l.debited, charge.Debit)
+		}
+	}
+}
+
+// Debited is all that was debited since it was asked last.
+func (l *local) Debited() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	debited := l.debited
+	l.debited = nil
+	return debited
 }
 
 func (l *local) Asked() int {

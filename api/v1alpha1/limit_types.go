@@ -5,7 +5,8 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.fixed) || !has(self.cost.fixed.tokens) || self.bucket.capacity < 1 || self.cost.fixed.tokens <= self.bucket.capacity",message="cost.fixed.tokens must be at most bucket.capacity, else no request could ever pass",fieldPath=".cost"
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.fixed) || !has(self.cost.fixed.rules) || self.bucket.capacity < 1 || self.cost.fixed.rules.all(r, r.tokens <= self.bucket.capacity)",message="the tokens of each of cost.fixed.rules must be at most bucket.capacity, else its requests could never pass",fieldPath=".cost"
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || self.bucket.capacity < 1 || !has(self.cost.requestHeader) || self.cost.requestHeader.default <= self.bucket.capacity",message="the default cost must be at most bucket.capacity, else no request without the header could ever pass",fieldPath=".cost"
-// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || !has(self.cost) || self.overrides.all(o, !has(o.bucket) || o.bucket.capacity < 1 || (!has(self.cost.fixed) || self.cost.fixed.tokens <= o.bucket.capacity && (!has(self.cost.fixed.rules) || self.cost.fixed.rules.all(r, r.tokens <= o.bucket.capacity))) && (!has(self.cost.requestHeader) || self.cost.requestHeader.default <= o.bucket.capacity))",message="the bucket.capacity of each override must be at least every cost that cost states, else some requests could never pass",fieldPath=".overrides"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || self.bucket.capacity < 1 || !has(self.cost.responseHeader) || self.cost.responseHeader.maximum <= self.bucket.capacity",message="cost.responseHeader.maximum must be at most bucket.capacity, which is the most that a bucket can owe",fieldPath=".cost"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || !has(self.cost) || self.overrides.all(o, !has(o.bucket) || o.bucket.capacity < 1 || (!has(self.cost.fixed) || self.cost.fixed.tokens <= o.bucket.capacity && (!has(self.cost.fixed.rules) || self.cost.fixed.rules.all(r, r.tokens <= o.bucket.capacity))) && (!has(self.cost.requestHeader) || self.cost.requestHeader.default <= o.bucket.capacity) && (!has(self.cost.responseHeader) || self.cost.responseHeader.maximum <= o.bucket.capacity))",message="the bucket.capacity of each override must be at least every cost that cost states, else some requests could never pass",fieldPath=".overrides"
 // +kubebuilder:validation:XValidation:rule="!has(self.keyParts) || self.keyParts.all(k, !(k.type in ['PathTemplate', 'PathVariable']) || (has(self.matches) && self.matches.all(m, has(m.path) && m.path.type == 'Template' && (!has(k.pathVariable) || m.path.value.contains('/{' + k.pathVariable.name + '}')))))",message="key parts of type PathTemplate and PathVariable need matches of which each has a path of type Template, with the variable in it",fieldPath=".keyParts"
 type Limit struct {
 	// name tells the limit from others of the policy, in fields, metrics and status: a DNS label of up to 63 characters. A
@@ -117,7 +118,7 @@ type Override struct {
 }
 
 // CostType says where a request's cost comes from.
-// +kubebuilder:validation:Enum=Fixed;RequestHeader
+// +kubebuilder:validation:Enum=Fixed;RequestHeader;ResponseHeader
 type CostType string
 
 const (
@@ -125,14 +126,18 @@ const (
 	CostFixed CostType = "Fixed"
 	// CostRequestHeader takes what a header of the request states.
 	CostRequestHeader CostType = "RequestHeader"
+	// CostResponseHeader takes what a header or trailer of the response states.
+	CostResponseHeader CostType = "ResponseHeader"
 )
 
 // Cost is how many tokens a request takes. The default of fixed may stay beside another type, as nobody wrote it.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.fixed) : !has(self.fixed) || (self.fixed.tokens == 1 && !has(self.fixed.rules))",message="fixed must be set when type is Fixed, such as {type: Fixed, fixed: {tokens: 1}}, and only then",fieldPath=".fixed"
 // +kubebuilder:validation:XValidation:rule="self.type == 'RequestHeader' ? has(self.requestHeader) : !has(self.requestHeader)",message="requestHeader must be set when type is RequestHeader, such as {type: RequestHeader, requestHeader: {name: X-Cost, default: 1, maximum: 100}}, and only then",fieldPath=".requestHeader"
+// +kubebuilder:validation:XValidation:rule="self.type == 'ResponseHeader' ? has(self.responseHeader) : !has(self.responseHeader)",message="responseHeader must be set when type is ResponseHeader, such as {type: ResponseHeader, responseHeader: {name: X-Cost, maximum: 100}}, and only then",fieldPath=".responseHeader"
 type Cost struct {
-	// type is Fixed: what the policy states; or RequestHeader: what a header of the request states.
+	// type is Fixed: what the policy states; RequestHeader: what a header of the request states; or ResponseHeader: what a
+	// header or trailer of the response states.
 	// +required
 	Type CostType `json:"type"`
 	// fixed is set iff type is Fixed.
@@ -141,6 +146,9 @@ type Cost struct {
 	// requestHeader is set iff type is RequestHeader.
 	// +optional
 	RequestHeader *RequestHeaderCost `json:"requestHeader,omitempty"`
+	// responseHeader is set iff type is ResponseHeader.
+	// +optional
+	ResponseHeader *ResponseHeaderCost `json:"responseHeader,omitempty"`
 }
 
 // FixedCost takes the tokens of the first rule that fits, or else the same for every request.
@@ -191,6 +199,31 @@ type RequestHeaderCost struct {
 	// +required
 	Default int64 `json:"default"`
 	// maximum is what a larger cost counts as, 1 to 1000000000. A cost above the bucket's capacity is refused at once.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	// +required
+	Maximum int64 `json:"maximum"`
+}
+
+// ResponseHeaderCost takes what a header or trailer of the response states, a whole number of at least 1; gRPC's trailers
+// too. The default is taken before the request passes, and refuses it where the bucket does not cover that; the rest is
+// taken once the response has told, whatever the level: into debt of at most one capacity, which later requests wait for.
+// So what passes can exceed the limit, by the requests under way times maximum. Less than the default is not given back.
+//
+// +kubebuilder:validation:XValidation:rule="self.default <= self.maximum",message="default must be at most maximum"
+type ResponseHeaderCost struct {
+	// name is the name of the header or trailer, in any case; never Host, Transfer-Encoding or Trailer. 1 to 128 characters.
+	// Where a response has both, the header counts.
+	// +required
+	Name HeaderName `json:"name"`
+	// default is what is taken before the request passes, and all that is taken where the response states no whole number of
+	// at least 1, breaks off before it, or is an upgrade. From 1 to maximum. Default 1.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	// +optional
+	Default int64 `json:"default,omitempty"`
+	// maximum is what a larger cost counts as, from 1 to the capacity of each bucket that it may meet.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000
 	// +required

@@ -73,6 +73,10 @@ var _ = Describe("A stored policy", func() {
 			v1alpha1.KeyPart{Type: v1alpha1.KeyPartCookie, Cookie: &v1alpha1.CookieKeyPart{Name: "session"}},
 			v1alpha1.KeyPart{Type: v1alpha1.KeyPartClaim, Claim: &v1alpha1.ClaimKeyPart{Name: "sub"}})
 		policy.Spec.Limits[0].Cost = v1alpha1.Cost{Type: v1alpha1.CostFixed, Fixed: &v1alpha1.FixedCost{}}
+		policy.Spec.Limits = append(policy.Spec.Limits, v1alpha1.Limit{
+			Name: "response", Bucket: policy.Spec.Limits[0].Bucket,
+			Cost: v1alpha1.Cost{Type: v1alpha1.CostResponseHeader, ResponseHeader: &v1alpha1.ResponseHeaderCost{Name: "X-Cost", Maximum: 10}},
+		})
 		policy.Spec.Response.Body = &v1alpha1.ResponseBody{Template: "wait {retryAfter} s"}
 		Expect(server.Client.Update(ctx, policy)).To(Succeed())
 
@@ -86,6 +90,7 @@ var _ = Describe("A stored policy", func() {
 		Expect(policy.Spec.Limits[0].KeyParts[3].Cookie.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
 		Expect(policy.Spec.Limits[0].KeyParts[4].Claim.WhenMissing).To(Equal(v1alpha1.WhenMissingShare))
 		Expect(policy.Spec.Limits[0].Cost.Fixed.Tokens).To(Equal(int64(1)))
+		Expect(policy.Spec.Limits[1].Cost.ResponseHeader.Default).To(Equal(int64(1)))
 		Expect(policy.Spec.Response.Body.ContentType).To(Equal("text/plain; charset=utf-8"))
 	})
 

@@ -96,6 +96,9 @@ spec:
     - {type: Expression, expression: {value: "request.path.split('/')[1]", whenMissing: Skip}}
     bucket: {capacity: 1000, refill: {tokens: 10, interval: 1s}}
     cost: {type: RequestHeader, requestHeader: {name: X-Cost, default: 10, maximum: 1000}}
+  - name: work
+    bucket: {capacity: 1000, refill: {tokens: 10, interval: 1s}}
+    cost: {type: ResponseHeader, responseHeader: {name: X-Cost, default: 2, maximum: 500}}
   store: {timeout: 20ms, onFailure: Closed}
   response:
     rateLimitHeaders: Both

@@ -199,8 +199,17 @@ var _ = Describe("The API server", func() {
 	)
 
 	DescribeTable("refuses in cost", refused,
-		Entry("an unknown type", set("spec.limits.0.cost", "{type: Body}"), "spec.limits[0].cost.type", `"Fixed", "RequestHeader"`),
+		Entry("an unknown type", set("spec.limits.0.cost", "{type: Body}"), "spec.limits[0].cost.type", `"Fixed", "RequestHeader", "ResponseHeader"`),
 		Entry("RequestHeader without its member", set("spec.limits.1.cost", "{type: RequestHeader}"), "spec.limits[1].cost.requestHeader", "requestHeader must be set when type is RequestHeader"),
+		Entry("ResponseHeader without its member", set("spec.limits.2.cost", "{type: ResponseHeader}"), "spec.limits[2].cost.responseHeader", "responseHeader must be set when type is ResponseHeader"),
+		Entry("ResponseHeader with rules", set("spec.limits.3.cost.fixed", "{tokens: 1, rules: [{matches: [{methods: [GET]}], tokens: 5}]}"), "spec.limits[3].cost.fixed", "fixed must be set when type is Fixed"),
+		Entry("a default above the maximum of a response", set("spec.limits.3.cost.responseHeader.default", "501"), "spec.limits[3].cost.responseHeader", "default must be at most maximum"),
+		Entry("a default below one, of a response", set("spec.limits.3.cost.responseHeader.default", "-1"), "spec.limits[3].cost.responseHeader.default", "greater than or equal to 1"),
+		Entry("no maximum of a response", unset("spec.limits.3.cost.responseHeader.maximum"), "spec.limits[3].cost.responseHeader.maximum", "Required value"),
+		Entry("a maximum of a response above the capacity", set("spec.limits.3.cost.responseHeader.maximum", "1001"), "spec.limits[3].cost", "cost.responseHeader.maximum must be at most bucket.capacity"),
+		Entry("a maximum of a response above an override's capacity", set("spec.limits.3.overrides", "[{name: small, type: Bucket, bucket: {capacity: 499, refill: {tokens: 1, interval: 1s}}}]"),
+			"spec.limits[3].overrides", "the bucket.capacity of each override must be at least every cost"),
+		Entry("a header of responses that servers take out", set("spec.limits.3.cost.responseHeader.name", "Trailer"), "spec.limits[3].cost.responseHeader.name", "must not be Host"),
 		Entry("Fixed with a header", set("spec.limits.0.cost.requestHeader", "{name: X-Cost, default: 1, maximum: 1}"), "spec.limits[0].cost.requestHeader", "requestHeader must be set when type is RequestHeader"),
 		Entry("a header with fixed", set("spec.limits.1.cost.fixed", "{tokens: 2}"), "spec.limits[1].cost.fixed", "fixed must be set when type is Fixed"),
 		Entry("no default of a request", unset("spec.limits.1.cost.requestHeader.default"), "spec.limits[1].cost.requestHeader.default", "Required value"),

@@ -156,6 +156,25 @@ var _ = Describe("The sample", Ordered, func() {
 		Expect(ask(ctx, url(), "GET /any", "X-Api-Key", "d").left("catalog/per-key")).To(Equal(99))
 	})
 
+	It("cost-from-response charges what responses tell, into debt that the next requests wait for", func(ctx SpecContext) {
+		apply(ctx, "cost-from-response")
+		left := func() int { return ask(ctx, url(), "GET /", "X-Api-Key", "a").left("model/per-key") }
+		Expect(left()).To(Equal(999))
+		Expect(ask(ctx, url(), "GET /cost?tokens=300", "X-Api-Key", "a").status).To(Equal(http.StatusOK))
+		// It is charged behind the response's back; some tokens refill meanwhile.
+		Eventually(left).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(poll).Should(BeNumerically("<", 710))
+		Expect(ask(ctx, url(), "GET /cost?tokens=300&in=trailer", "X-Api-Key", "a").status).To(Equal(http.StatusOK))
+		Eventually(left).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(poll).Should(BeNumerically("<", 420))
+		Expect(ask(ctx, url(), "GET /cost?tokens=5000", "X-Api-Key", "a").status).To(Equal(http.StatusOK))
+		var refused reply
+		Eventually(func() int {
+			refused = ask(ctx, url(), "GET /", "X-Api-Key", "a")
+			return refused.status
+		}).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(poll).Should(Equal(http.StatusTooManyRequests))
+		Expect(strconv.Atoi(refused.header.Get("Retry-After"))).To(BeNumerically(">", 500), "from a debt of some 600 at one token a second")
+		Expect(ask(ctx, url(), "GET /", "X-Api-Key", "b").left("model/per-key")).To(Equal(999))
+	})
+
 	It("tiers gives plans buckets of their own, and denies what is stolen", func(ctx SpecContext) {
 		apply(ctx, "tiers")
 		Expect(ask(ctx, url(), "GET /", "X-Api-Key", "key-of-acme").header.Get("RateLimit-Policy")).To(ContainSubstring("q=1000;"))

@@ -188,6 +188,8 @@ func (c *converter) cost(limit *bucketconfig.Limit, cost *v1alpha1.Cost, path *f
 		{v1alpha1.CostFixed, member{"fixed", cost.Fixed != nil && !leftover, true, "{type: Fixed, fixed: {tokens: 1}}"}},
 		{v1alpha1.CostRequestHeader, member{"requestHeader", cost.RequestHeader != nil, true,
 			"{type: RequestHeader, requestHeader: {name: X-Cost, default: 1, maximum: 100}}"}},
+		{v1alpha1.CostResponseHeader, member{"responseHeader", cost.ResponseHeader != nil, true,
+			"{type: ResponseHeader, responseHeader: {name: X-Cost, maximum: 100}}"}},
 	} {
 		if err := checkMember(union.member, cost.Type == union.chosenBy, string(cost.Type), path); err != nil {
 			return err
@@ -199,8 +201,15 @@ func (c *converter) cost(limit *bucketconfig.Limit, cost *v1alpha1.Cost, path *f
 	case v1alpha1.CostRequestHeader:
 		header := cost.RequestHeader
 		return headerCost(limit, cost.Type, header.Name, header.Default, header.Maximum, path.Child("requestHeader"))
+	case v1alpha1.CostResponseHeader:
+		header, at := cost.ResponseHeader, path.Child("responseHeader")
+		if err := headerCost(limit, cost.Type, header.Name, cmp.Or(header.Default, defaultCost), header.Maximum, at); err != nil {
+			return err
+		}
+		const most = "the most that it can owe"
+		return checkCapacities(limit, header.Maximum, at.Child("maximum"), most, most)
 	}
-	return invalid(path.Child("type"), "%q: must be Fixed or RequestHeader", cost.Type)
+	return invalid(path.Child("type"), "%q: must be Fixed, RequestHeader or ResponseHeader", cost.Type)
 }
 
 func (c *converter) fixedCost(limit *bucketconfig.Limit, fixed *v1alpha1.FixedCost, path *field.Path) error {
@@ -239,12 +248,17 @@ func checkCost(limit *bucketconfig.Limit, cost int64, path *field.Path) error {
 	if cost < 1 {
 		return invalid(path, "%d: must be at least 1", cost)
 	}
+	return checkCapacities(limit, cost, path, "else no request could ever pass", "else its requests could never pass")
+}
+
+// checkCapacities wants every bucket to be that large; why says so of the limit's own bucket, and of overrides'.
+func checkCapacities(limit *bucketconfig.Limit, cost int64, path *field.Path, why, whyOverride string) error {
 	if cost > limit.Bucket.Capacity {
-		return invalid(path, "%d: must be at most the bucket's capacity, %d, else no request could ever pass", cost, limit.Bucket.Capacity)
+		return invalid(path, "%d: must be at most the bucket's capacity, %d, %s", cost, limit.Bucket.Capacity, why)
 	}
 	for i := range limit.Overrides {
 		if bucket := limit.Overrides[i].Bucket; bucket != nil && cost > bucket.Capacity {
-			return invalid(path, "%d: must be at most the capacity of override %s, %d, else its requests could never pass", cost, limit.Overrides[i].Name, bucket.Capacity)
+			return invalid(path, "%d: must be at most the capacity of override %s, %d, %s", cost, limit.Overrides[i].Name, bucket.Capacity, whyOverride)
 		}
 	}
 	return nil

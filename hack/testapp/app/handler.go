@@ -46,6 +46,7 @@ func (h *Handler) Routes() http.Handler {
 	mux.HandleFunc("/trailers", h.trailers)
 	mux.HandleFunc("/early-hints", h.earlyHints)
 	mux.HandleFunc("/upgrade", h.upgrade)
+	mux.HandleFunc("/cost", h.cost)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/healthz" {
 			h.served.Add(1)
@@ -190,6 +191,23 @@ func (h *Handler) trailers(w http.ResponseWriter, r *http.Request) {
 	for name, values := range r.Trailer {
 		w.Header()[http.TrailerPrefix+name] = values
 	}
+}
+
+// cost tells ?tokens= in the header X-Cost, and with ?in=trailer in a trailer of that name.
+func (h *Handler) cost(w http.ResponseWriter, r *http.Request) {
+	tokens, in := r.URL.Query().Get("tokens"), r.URL.Query().Get("in")
+	if _, err := strconv.ParseUint(tokens, 10, 32); err != nil || in != "" && in != "trailer" {
+		http.Error(w, "tokens must be a whole number, in trailer or absent", http.StatusBadRequest)
+		return
+	}
+	if in == "" {
+		w.Header().Set("X-Cost", tokens)
+	} else {
+		w.Header().Set("Trailer", "X-Cost")
+		defer w.Header().Set("X-Cost", tokens)
+		defer http.NewResponseController(w).Flush() //nolint:errcheck // the client may be gone
+	}
+	h.hello(w, r)
 }
 
 func (h *Handler) earlyHints(w http.ResponseWriter, r *http.Request) {

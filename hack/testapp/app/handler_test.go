@@ -53,6 +53,20 @@ var _ = Describe("Handler", func() {
 		}
 	})
 
+	It("tells a cost in a header or a trailer", func(ctx SpecContext) {
+		response, _ := do(ctx, http.MethodGet, "/cost?tokens=7", nil)
+		Expect(response.Header.Get("X-Cost")).To(Equal("7"))
+		Expect(response.Trailer).To(BeEmpty())
+		response, body := do(ctx, http.MethodGet, "/cost?tokens=8&in=trailer", nil)
+		Expect(response.Header).NotTo(HaveKey("X-Cost"))
+		Expect(response.Trailer.Get("X-Cost")).To(Equal("8"))
+		Expect(body).To(ContainSubstring("pod-1"))
+		for _, wrong := range []string{"/cost", "/cost?tokens=-1", "/cost?tokens=1&in=body"} {
+			response, _ = do(ctx, http.MethodGet, wrong, nil)
+			Expect(response.StatusCode).To(Equal(http.StatusBadRequest), wrong)
+		}
+	})
+
 	It("shows the request as it arrived", func(ctx SpecContext) {
 		_, body := do(ctx, http.MethodGet, "/headers?x=1", nil)
 		var seen map[string]any

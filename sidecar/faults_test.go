@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
+	"github.com/portero-dev/portero/internal/sidecarenv"
 )
 
 // load is a bounded stream of requests to pods, one key after another.
@@ -165,6 +166,36 @@ var _ = Describe("With Redis at fault, a sidecar", func() {
 		Expect(load.failed.Load()).To(BeZero())
 		Expect(load.passed.Load()).To(BeNumerically("<=", 12*(20+10)), "each bucket, and at worst this sidecar's share of it")
 		Expect(load.passed.Load()).To(BeNumerically(">=", 12*18))
+	}, SpecTimeout(time.Minute))
+
+	It("starts in the dark with the policies of its Secret, and shares them once Redis is there", func(ctx SpecContext) {
+		t := newTenant(ctx)
+		policy := t.policy("checkout", 20)
+		t.publish(ctx, policy)
+		bundle, _, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{{Name: policy.Name, Record: policy.Record, Share: policy.Share}})
+		Expect(err).NotTo(HaveOccurred())
+		var all sync.WaitGroup
+		for _, node := range cluster.Nodes {
+			all.Go(node.Kill)
+		}
+		all.Wait()
+
+		p := newPod().mount(t, sidecarenv.SecretPolicies, string(bundle)).start(ctx, t)
+		p.applies(map[string]int64{"checkout": 1})
+		Expect(p.scrape()).To(ContainSubstring(`portero_config_source{source="secret"} 1`))
+		Expect(p.passed(ctx, 30, "a")).To(Equal(10), "one of two sidecars' share")
+
+		for _, node := range cluster.Nodes {
+			all.Go(func() {
+				defer GinkgoRecover()
+				Expect(node.Restart(ctx)).To(Succeed())
+			})
+		}
+		all.Wait()
+		Expect(cluster.WaitHealthy(ctx)).To(Succeed())
+		Eventually(shares(ctx, p, "b"), "5s", "10ms").Should(Succeed())
+		Eventually(p.scrape, "15s").Should(ContainSubstring(`portero_config_source{source="redis"} 1`))
+		Expect(p.passed(ctx, 30, "a")).To(Equal(10), "what passed in the dark is charged")
 	}, SpecTimeout(time.Minute))
 
 	It("keeps the policies when Redis has lost them", func(ctx SpecContext) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/ratelimit"
 	"github.com/portero-dev/portero/sidecar/internal/admin"
 	"github.com/portero-dev/portero/sidecar/internal/credentials"
@@ -48,6 +49,7 @@ func newPlane(config Config) *plane {
 		Tally:       p.tally,
 		Generations: func() map[string]int64 { return p.keeper.Current().Generations() },
 		Confirmed:   p.keeper.Confirmed,
+		Source:      func() string { return string(p.keeper.Current().Source) },
 		OpenMasters: func() []string { return p.limiter.OpenMasters() },
 		Fallback:    func() bool { active, _ := p.limiter.Fallback(); return active },
 		Credentials: p.links.any,
@@ -149,7 +151,8 @@ func (p *plane) announceStart(ctx context.Context) {
 	case <-p.keeper.Tried():
 	case <-p.settled:
 	case <-timer.C:
-		p.config.Log.Warn("starting without policies: Redis did not answer yet")
+		p.config.Log.Warn("starting while Redis has not answered yet", "policies", p.keeper.Current().Generations(),
+			"source", p.keeper.Current().Source)
 	}
 	p.state.Started()
 }
@@ -162,8 +165,8 @@ func (p *plane) watchCredentials(ctx context.Context, running *sync.WaitGroup) {
 			close(p.settled)
 		}
 	}
-	credentials.Watch(ctx, p.config.CredentialsDir, p.config.PollInterval,
-		func(read *credentials.Credentials) {
+	credentials.Watch(ctx, p.config.CredentialsDir, p.config.PollInterval, credentials.Watcher{
+		Changed: func(read *credentials.Credentials) {
 			if err := p.links.open(ctx, running, read); err != nil {
 				p.config.Log.Error("credentials can't be used, those before stay in use", "error", err)
 				settle()
@@ -171,10 +174,22 @@ func (p *plane) watchCredentials(ctx context.Context, running *sync.WaitGroup) {
 			}
 			first = false
 		},
-		func(err error) {
+		Policies: p.offer,
+		Failed: func(err error) {
 			p.config.Log.Warn("credentials can't be used; without any, traffic flows unlimited", "error", err)
 			settle()
-		})
+		},
+	})
+}
+
+// offer brings into force what the Secret holds, as long as nothing newer is known from Redis.
+func (p *plane) offer(bundle []byte) {
+	policies, err := bucketconfig.DecodeBundle(bundle)
+	if err != nil {
+		p.config.Log.Error("the policies in the Secret can't be read, those known stay in force", "error", err)
+		return
+	}
+	p.keeper.Offer(policies)
 }
 
 // readLabels keeps the labels known before where the file can't be read.

@@ -82,4 +82,5 @@ const (
 	SecretCA        = "ca.crt"     // optional: PEM; its presence turns TLS on
 	SecretCert      = "tls.crt"    // optional: PEM client certificate
 	SecretKey       = "tls.key"    // optional: PEM client key
+	SecretPolicies  = "policies"   // optional: the namespace's policies, a bundle of internal/bucketconfig
 )

@@ -36,9 +36,11 @@ type Credentials struct {
 	KeySecret []byte
 	// CA, Cert and Key are PEM and optional. CA turns TLS on.
 	CA, Cert, Key []byte
+	// Policies is a bundle of the namespace's policies, as they were when the Secret was written; it may be empty.
+	Policies []byte
 }
 
-// Equal tells whether both mean the same connection and the same keys.
+// Equal tells whether both mean the same connection and the same keys. It does not look at the policies.
 func (c *Credentials) Equal(other *Credentials) bool {
 	return slices.Equal(c.Addrs, other.Addrs) && c.Username == other.Username && c.Password == other.Password &&
 		c.Instance == other.Instance && bytes.Equal(c.KeySecret, other.KeySecret) &&
@@ -62,6 +64,7 @@ func Read(dir string) (*Credentials, error) {
 		CA:        files[sidecarenv.SecretCA],
 		Cert:      files[sidecarenv.SecretCert],
 		Key:       files[sidecarenv.SecretKey],
+		Policies:  files[sidecarenv.SecretPolicies],
 	}
 	if c.Addrs, err = addrs(text(files[sidecarenv.SecretAddrs])); err != nil {
 		return nil, err
@@ -85,6 +88,7 @@ func readFiles(dir string) (map[string][]byte, error) {
 	for _, name := range []string{
 		sidecarenv.SecretAddrs, sidecarenv.SecretUsername, sidecarenv.SecretPassword, sidecarenv.SecretInstance,
 		sidecarenv.SecretKeySecret, sidecarenv.SecretCA, sidecarenv.SecretCert, sidecarenv.SecretKey,
+		sidecarenv.SecretPolicies,
 	} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -118,10 +122,19 @@ func addrs(s string) ([]string, error) {
 	return all, nil
 }
 
-// Watch reads dir at once and then in each interval, until ctx is done. It calls changed for the first good version and
-// for each that differs from the last, and failed when what is wrong changes; both from the calling goroutine.
+// Watcher is told what a Secret holds.
+type Watcher struct {
+	// Changed is called for the first good version, and for each that means another connection or other keys than the last.
+	Changed func(*Credentials)
+	// Policies is called for the first bundle of policies and for each that differs from the last, after Changed.
+	Policies func(bundle []byte)
+	// Failed is called when what is wrong changes.
+	Failed func(error)
+}
+
+// Watch reads dir at once and then in each interval, until ctx is done. It calls the watcher from the calling goroutine.
 // A Secret that vanishes or spoils is reported and leaves what was read before in force.
-func Watch(ctx context.Context, dir string, interval time.Duration, changed func(*Credentials), failed func(error)) {
+func Watch(ctx context.Context, dir string, interval time.Duration, watcher Watcher) {
 	var last *Credentials
 	var lastError string
 	ticker := time.NewTicker(interval)
@@ -131,12 +144,16 @@ func Watch(ctx context.Context, dir string, interval time.Duration, changed func
 		switch {
 		case err != nil && err.Error() != lastError:
 			lastError = err.Error()
-			failed(err)
+			watcher.Failed(err)
 		case err == nil:
 			lastError = ""
-			if last == nil || !last.Equal(read) {
-				last = read
-				changed(read)
+			before := last
+			last = read
+			if before == nil || !before.Equal(read) {
+				watcher.Changed(read)
+			}
+			if len(read.Policies) > 0 && (before == nil || !bytes.Equal(before.Policies, read.Policies)) {
+				watcher.Policies(read.Policies)
 			}
 		}
 		select {

@@ -95,12 +95,16 @@ var _ = Describe("Watch", func() {
 		dir := GinkgoT().TempDir()
 		watching, stop := context.WithCancel(ctx)
 		changed := make(chan *credentials.Credentials, 10)
+		policies := make(chan string, 10)
 		failed := make(chan error, 10)
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			credentials.Watch(watching, dir, 5*time.Millisecond,
-				func(c *credentials.Credentials) { changed <- c }, func(err error) { failed <- err })
+			credentials.Watch(watching, dir, 5*time.Millisecond, credentials.Watcher{
+				Changed:  func(c *credentials.Credentials) { changed <- c },
+				Policies: func(bundle []byte) { policies <- string(bundle) },
+				Failed:   func(err error) { failed <- err },
+			})
 		}()
 
 		Eventually(failed).Should(Receive(MatchError(credentials.ErrMissing)))
@@ -110,6 +114,15 @@ var _ = Describe("Watch", func() {
 		Consistently(changed, "50ms").ShouldNot(Receive(), "the same content is no change")
 		mount(dir, "3", secret(map[string]string{sidecarenv.SecretPassword: "other"}))
 		Eventually(changed).Should(Receive(HaveField("Password", "other")))
+		Expect(policies).NotTo(Receive(), "there are none")
+		mount(dir, "3a", secret(map[string]string{sidecarenv.SecretPassword: "other", sidecarenv.SecretPolicies: "first"}))
+		Eventually(policies).Should(Receive(Equal("first")))
+		mount(dir, "3b", secret(map[string]string{sidecarenv.SecretPassword: "third", sidecarenv.SecretPolicies: "first"}))
+		Eventually(changed).Should(Receive(HaveField("Password", "third")))
+		Consistently(policies, "50ms").ShouldNot(Receive())
+		mount(dir, "3c", secret(map[string]string{sidecarenv.SecretPassword: "third", sidecarenv.SecretPolicies: "second"}))
+		Eventually(policies).Should(Receive(Equal("second")))
+		Expect(changed).NotTo(Receive(), "other policies are no other connection")
 		mount(dir, "4", secret(map[string]string{sidecarenv.SecretInstance: "Not An Instance"}))
 		Eventually(failed).Should(Receive(MatchError(ContainSubstring("instance"))))
 		Consistently(failed, "50ms").ShouldNot(Receive())

@@ -17,6 +17,7 @@ type collector struct {
 	fallback    *prometheus.Desc
 	generation  *prometheus.Desc
 	age         *prometheus.Desc
+	source      *prometheus.Desc
 	credentials *prometheus.Desc
 }
 
@@ -32,13 +33,14 @@ func newCollector(sources Sources) *collector {
 		fallback:    describe("fallback_active", "1 while verdicts of at least one master are local, or Redis was never reached."),
 		generation:  describe("config_generation", "Generation of each policy in force in this sidecar.", "policy"),
 		age:         describe("config_age_seconds", "Time since Redis last confirmed that the policies in force are current; absent before the first time."),
+		source:      describe("config_source", "1 for where the policies in force are from: redis, or secret while Redis was not reached since the start, or none.", "source"),
 		credentials: describe("credentials_present", "1 when the pod has Redis credentials; without any it knows no policy."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.verdicts, c.expressions, c.breakers, c.fallback, c.generation, c.age, c.credentials} {
+	for _, desc := range []*prometheus.Desc{c.verdicts, c.expressions, c.breakers, c.fallback, c.generation, c.age, c.source, c.credentials} {
 		ch <- desc
 	}
 }
@@ -67,6 +69,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if confirmed := c.sources.Confirmed(); !confirmed.IsZero() {
 		gauge(c.age, time.Since(confirmed).Seconds())
 	}
+	gauge(c.source, 1, c.sources.Source())
 	gauge(c.credentials, number(c.sources.Credentials()))
 }
 

@@ -27,6 +27,8 @@ type Sources struct {
 	Generations func() map[string]int64
 	// Confirmed is when Redis last told that the snapshot is current; zero before the first time.
 	Confirmed func() time.Time
+	// Source is where the policies in force are from: none, secret or redis.
+	Source func() string
 	// OpenMasters are the masters whose breaker is open.
 	OpenMasters func() []string
 	// Fallback tells whether verdicts of at least one master are local.

@@ -30,6 +30,7 @@ var _ = Describe("Metrics", func() {
 			Tally:       counted,
 			Generations: func() map[string]int64 { return map[string]int64{"checkout": 7} },
 			Confirmed:   func() time.Time { return confirmed },
+			Source:      func() string { return "secret" },
 			OpenMasters: func() []string { return []string{"10.0.0.7:6379"} },
 			Fallback:    func() bool { return fallback },
 			Credentials: func() bool { return true },

@@ -24,13 +24,27 @@ import (
 type Snapshot struct {
 	// Set is the policies that select this pod.
 	Set *ratelimit.Set
-	// Revision is of the config that was applied last; empty before the first.
+	// Source is where the policies are from.
+	Source Source
+	// Revision is of the config in Redis that was applied last; empty before the first.
 	Revision string
 	// Refused are the records that this sidecar can't use; an older good version may be in force.
 	Refused []bucketconfig.RefusedPolicy
 
 	shares map[string]int
 }
+
+// Source is where policies are from.
+type Source string
+
+const (
+	// None is before the first.
+	None Source = "none"
+	// FromSecret are those that the manager last wrote to the namespace's Secret. They stand in while Redis was never reached.
+	FromSecret Source = "secret"
+	// FromRedis are those that Redis holds, or held when it was last reached.
+	FromRedis Source = "redis"
+)
 
 // Sidecars is what a policy's fallback is divided by; 1 where nobody counted.
 func (s *Snapshot) Sidecars(policy string) int { return max(1, s.shares[policy]) }
@@ -78,7 +92,7 @@ type kept struct {
 // New makes a Keeper with nothing in force.
 func New(options Options) *Keeper {
 	k := &Keeper{options: options, refresh: make(chan struct{}, 1), tried: make(chan struct{}), kept: make(map[string]*kept)}
-	k.current.Store(&Snapshot{Set: ratelimit.NewSet()})
+	k.current.Store(&Snapshot{Set: ratelimit.NewSet(), Source: None})
 	return k
 }
 
@@ -104,7 +118,7 @@ func (k *Keeper) SetLabels(labels map[string]string) {
 		return
 	}
 	k.labels = maps.Clone(labels)
-	k.publish(k.Current().Revision, k.Current().shares)
+	k.publish(k.Current().Source, k.Current().Revision, k.Current().shares)
 }
 
 // SetKeySecret tells the secret that keys the tags of buckets. Another one means other buckets.
@@ -126,7 +140,7 @@ func (k *Keeper) SetKeySecret(secret []byte) {
 		}
 		one.policy = policy
 	}
-	k.publish(k.Current().Revision, k.Current().shares)
+	k.publish(k.Current().Source, k.Current().Revision, k.Current().shares)
 }
 
 // Apply brings into force what is stored. A policy that is not stored is gone; a record that can't be used leaves the last
@@ -144,7 +158,49 @@ func (k *Keeper) Apply(stored *configstore.Snapshot) {
 		k.keep(name, policy)
 		shares[name] = policy.Share.Sidecars
 	}
-	k.publish(stored.Revision, shares)
+	k.publish(FromRedis, stored.Revision, shares)
+}
+
+// unheard is how long Redis must have been silent before the Secret has a say about shares: it lags behind Redis.
+const unheard = 30 * time.Second
+
+// Offer tells what the namespace's Secret holds. It is in force until Redis has answered with a config. After that only its shares count,
+// while Redis can't be asked, and only where they are smaller parts: a sidecar that is cut off as well keeps its own.
+func (k *Keeper) Offer(policies []bucketconfig.Bundled) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	shares := make(map[string]int, len(policies))
+	for _, policy := range policies {
+		shares[policy.Name] = policy.Share.Sidecars
+	}
+	if now := k.Current(); now.Source == FromRedis {
+		if time.Since(k.Confirmed()) >= unheard {
+			k.narrow(now, shares)
+		}
+		return
+	}
+	for name := range k.kept {
+		if _, stays := shares[name]; !stays {
+			delete(k.kept, name)
+		}
+	}
+	for _, policy := range policies {
+		k.keep(policy.Name, configstore.StoredPolicy{Record: policy.Record, Err: policy.Err})
+	}
+	k.publish(FromSecret, "", shares)
+}
+
+// narrow makes the parts of policies in force smaller where more sidecars share them now.
+func (k *Keeper) narrow(now *Snapshot, shares map[string]int) {
+	narrowed := maps.Clone(now.shares)
+	for name, sidecars := range shares {
+		if _, known := narrowed[name]; known {
+			narrowed[name] = max(narrowed[name], sidecars)
+		}
+	}
+	if !maps.Equal(narrowed, now.shares) {
+		k.publish(FromRedis, now.Revision, narrowed)
+	}
 }
 
 func (k *Keeper) keep(name string, stored configstore.StoredPolicy) {
@@ -171,8 +227,8 @@ func (k *Keeper) keep(name string, stored configstore.StoredPolicy) {
 }
 
 // publish makes a snapshot of what is kept.
-func (k *Keeper) publish(revision string, shares map[string]int) {
-	next := &Snapshot{Revision: revision, shares: shares}
+func (k *Keeper) publish(source Source, revision string, shares map[string]int) {
+	next := &Snapshot{Source: source, Revision: revision, shares: shares}
 	var selecting []*ratelimit.Policy
 	for _, name := range slices.Sorted(maps.Keys(k.kept)) {
 		one := k.kept[name]
@@ -185,7 +241,7 @@ func (k *Keeper) publish(revision string, shares map[string]int) {
 	}
 	next.Set = ratelimit.NewSet(selecting...)
 	k.current.Store(next)
-	k.options.Log.Info("policies in force", "revision", revision, "policies", next.Generations(), "refused", len(next.Refused))
+	k.options.Log.Info("policies in force", "source", source, "revision", revision, "policies", next.Generations(), "refused", len(next.Refused))
 	k.options.Changed()
 }
 

@@ -66,7 +66,47 @@ var _ = Describe("Keeper", func() {
 		return description.Groups[0].Tag
 	}
 
+	offered := func(sidecars int, records ...*bucketconfig.Record) (policies []bucketconfig.Bundled) {
+		for _, r := range records {
+			policies = append(policies, bucketconfig.Bundled{Name: r.Name, Record: r, Share: bucketconfig.Share{Sidecars: sidecars}})
+		}
+		return policies
+	}
+
+	It("enforces what the Secret holds until Redis has answered, and never after", func() {
+		keeper.Offer(offered(4, record("mine", 1, selecting("app", "checkout")), record("other", 1, selecting("app", "cart"))))
+		Expect(keeper.Current().Source).To(Equal(snapshot.FromSecret))
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"mine": 1}))
+		Expect(keeper.Current().Sidecars("mine")).To(Equal(4))
+		Expect(keeper.Current().Revision).To(BeEmpty())
+		Expect(keeper.Tried()).NotTo(BeClosed(), "Redis may still answer in time")
+
+		keeper.Offer(append(offered(5, record("new", 1)), bucketconfig.Bundled{Name: "mine", Err: errors.New("spoilt")}))
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"mine": 1, "new": 1}), "the last good one stays")
+		Expect(keeper.Current().Refused).To(ConsistOf(bucketconfig.RefusedPolicy{Name: "mine", Reason: "spoilt"}))
+		keeper.Offer(offered(5, record("new", 1)))
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"new": 1}))
+
+		keeper.Apply(stored("7", record("redis", 3)))
+		Expect(keeper.Current().Source).To(Equal(snapshot.FromRedis))
+		keeper.Offer(offered(5, record("new", 2)))
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"redis": 3}))
+		Expect(keeper.Current().Revision).To(Equal("7"))
+	})
+
+	It("follows the Secret's shares while Redis can't be asked, and only to smaller parts", func() {
+		keeper.Apply(stored("7", record("redis", 3))) // by three sidecars
+		keeper.Offer(offered(5, record("redis", 9), record("new", 2)))
+		Expect(keeper.Current().Sidecars("redis")).To(Equal(5))
+		Expect(keeper.Current().Generations()).To(Equal(map[string]int64{"redis": 3}))
+		keeper.Offer(offered(2, record("redis", 9)))
+		Expect(keeper.Current().Sidecars("redis")).To(Equal(5))
+		keeper.Apply(stored("8", record("redis", 3)))
+		Expect(keeper.Current().Sidecars("redis")).To(Equal(3))
+	})
+
 	It("has nothing in force at first", func() {
+		Expect(keeper.Current().Source).To(Equal(snapshot.None))
 		Expect(keeper.Current().Generations()).To(BeEmpty())
 		Expect(keeper.Current().Revision).To(BeEmpty())
 		Expect(keeper.Confirmed()).To(BeZero())

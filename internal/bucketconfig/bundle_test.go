@@ -1,0 +1,126 @@
+package bucketconfig_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/portero-dev/portero/internal/bucketconfig"
+)
+
+func bundled(name string, sidecars int, change ...func(*bucketconfig.Record)) bucketconfig.Bundled {
+	record := validRecord()
+	record.Name = name
+	for _, c := range change {
+		c(record)
+	}
+	return bucketconfig.Bundled{Name: name, Record: record, Share: bucketconfig.Share{Sidecars: sidecars}}
+}
+
+// bulky makes a record of so many values that don't compress.
+func bulky(values int) func(*bucketconfig.Record) {
+	return func(r *bucketconfig.Record) {
+		random := rand.New(rand.NewPCG(1, uint64(values)))
+		match := bucketconfig.NamedMatch{Name: "X-Key", Type: "In"}
+		for range values {
+			match.Values = append(match.Values, fmt.Sprintf("%016x%016x%016x%016x", random.Uint64(), random.Uint64(), random.Uint64(), random.Uint64()))
+		}
+		r.Limits[0].Matches = []bucketconfig.Match{{Headers: []bucketconfig.NamedMatch{match}}}
+	}
+}
+
+var _ = Describe("Bundles", func() {
+	It("come back as they were, in the order of their names", func() {
+		data, omitted, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{bundled("b", 2), bundled("a", 3)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(omitted).To(BeEmpty())
+		Expect(bucketconfig.DecodeBundle(data)).To(HaveExactElements(bundled("a", 3), bundled("b", 2)))
+		again, _, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{bundled("a", 3), bundled("b", 2)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(data), "or a Secret would be written for nothing")
+	})
+
+	It("leave out what can't be encoded, and the largest of what exceeds the bound", func() {
+		policies := []bucketconfig.Bundled{bundled("small", 1), bundled("bad", 1, func(r *bucketconfig.Record) { r.Kind = "" })}
+		for i := range 60 {
+			policies = append(policies, bundled(fmt.Sprintf("large-%02d", i), 1, bulky(196+i)))
+		}
+		data, omitted, err := bucketconfig.EncodeBundle(policies)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(data)).To(BeNumerically("<=", bucketconfig.MaxBundleSize))
+		Expect(omitted).To(ContainElements("bad", "large-59"))
+		Expect(omitted).NotTo(ContainElements("small"))
+		kept, err := bucketconfig.DecodeBundle(data)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(kept) + len(omitted)).To(Equal(len(policies)))
+		Expect(omitted).NotTo(ContainElement("large-00"))
+	})
+
+	It("tell of a record that can't be used, and hold the others", func() {
+		data, _, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{bundled("a", 1), bundled("b", 1)})
+		Expect(err).NotTo(HaveOccurred())
+		var raw map[string]any
+		Expect(json.Unmarshal(data, &raw)).To(Succeed())
+		first := raw["policies"].([]any)[0].(map[string]any)
+		first["record"], first["share"] = "AAAA", map[string]any{"sidecars": -1}
+		data, err = json.Marshal(raw)
+		Expect(err).NotTo(HaveOccurred())
+		read, err := bucketconfig.DecodeBundle(data)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(read).To(HaveLen(2))
+		Expect(read[0].Record).To(BeNil())
+		Expect(read[0].Err).To(HaveOccurred())
+		Expect(read[0].Share).To(Equal(bucketconfig.Share{Sidecars: 1}))
+		Expect(read[1]).To(Equal(bundled("b", 1)))
+	})
+
+	It("are refused where a policy's record is another's", func() {
+		data, _, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{{Name: "a", Record: validRecord(), Share: bucketconfig.Share{Sidecars: 1}}})
+		Expect(err).NotTo(HaveOccurred())
+		read, err := bucketconfig.DecodeBundle(data)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(read[0].Err).To(MatchError(ContainSubstring(`the record of policy "a" names "checkout"`)))
+	})
+
+	DescribeTable("are refused", func(data, message string) {
+		_, err := bucketconfig.DecodeBundle([]byte(data))
+		Expect(err).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("when there is nothing", "", "end of JSON"),
+		Entry("when they are no JSON", "{", "end of JSON"),
+		Entry("of another version", `{"bundle":2,"policies":[]}`, "version 2 is unknown"),
+		Entry("beyond their size", string(make([]byte, bucketconfig.MaxBundleSize+1)), "exceed"),
+	)
+})
+
+// FuzzDecodeBundle holds that any bytes are read or refused, and that what is read can be written again.
+func FuzzDecodeBundle(f *testing.F) {
+	data, _, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{{Name: "checkout", Record: validRecord(), Share: bucketconfig.Share{Sidecars: 2}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read, err := bucketconfig.DecodeBundle(data)
+		if err != nil {
+			return
+		}
+		var good []bucketconfig.Bundled
+		for _, policy := range read {
+			if policy.Record != nil {
+				good = append(good, policy)
+			}
+		}
+		again, _, err := bucketconfig.EncodeBundle(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bucketconfig.DecodeBundle(again); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

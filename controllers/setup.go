@@ -25,10 +25,12 @@ import (
 	"github.com/portero-dev/portero/controllers/parallel"
 	"github.com/portero-dev/portero/controllers/pods"
 	"github.com/portero-dev/portero/controllers/policy"
+	"github.com/portero-dev/portero/controllers/problem"
 	"github.com/portero-dev/portero/controllers/publisher"
 	"github.com/portero-dev/portero/controllers/redislink"
 	"github.com/portero-dev/portero/controllers/sweep"
 	"github.com/portero-dev/portero/controllers/trigger"
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/keyspace"
 )
 
@@ -63,9 +65,10 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		Changed: w.redisChanged, Recovered: w.redisRecovered,
 	}
 	w.board = &beats.Board{Source: w.readHeartbeats, Namespaces: w.polled, Changed: w.policiesChanged, Now: time.Now}
-	w.publisher = &publisher.Publisher{Store: w.link, Policies: w.policiesIn}
+	w.publisher = &publisher.Publisher{Store: w.link, Policies: w.policiesIn, Kept: w.kept, Changed: w.wantedChanged}
 	w.credentials = &credentials.Reconciler{
-		Client: w.client, Users: users{w.link}, Content: w.content, Confirm: w.confirm, Changed: w.policiesChanged,
+		Client: w.client, Users: users{w.link}, Content: w.content, Policies: w.publisher.Wanted, Confirm: w.confirm,
+		Changed: w.policiesChanged, Now: time.Now,
 	}
 	w.sweeper = &sweep.Sweeper{
 		Wanted: w.wanted, Records: w.sweepRecords, Users: w.sweepUsers, Heartbeats: w.sweepHeartbeats, Again: make(chan struct{}, 1),
@@ -122,6 +125,15 @@ func (w *wiring) policiesChanged(namespace string) {
 	w.policies.Enqueue(policy.Requests(background(), w.client, namespace)...)
 }
 
+// wantedChanged makes the namespace's Secret follow what its sidecars are to enforce.
+func (w *wiring) wantedChanged(namespace string) {
+	w.namespaces.Enqueue(credentials.Request(namespace))
+}
+
+func (w *wiring) kept(ctx context.Context, namespace string) ([]bucketconfig.Bundled, error) {
+	return credentials.Kept(ctx, w.client, namespace)
+}
+
 func (w *wiring) confirm(ctx context.Context) error {
 	_, err := w.options.Fence.Confirm(ctx)
 	return err
@@ -131,17 +143,21 @@ func (w *wiring) wanted(ctx context.Context) (map[string]bool, error) {
 	return credentials.Namespaces(ctx, w.client)
 }
 
-// content is what the namespaces' Secrets are made of now.
+// content is what the namespaces' Secrets are made of now: all but the way to Redis, beside the error, while that is not configured.
 func (w *wiring) content(ctx context.Context) (*credentials.Content, error) {
-	settings, err := w.link.Settings(ctx)
-	if err != nil {
-		return nil, err
+	settings, unconfigured := w.link.Settings(ctx)
+	if unconfigured != nil && problem.Of(unconfigured, "").Reason != portero.ReasonRedisNotConfigured {
+		return nil, unconfigured
 	}
 	master, err := credentials.Master(ctx, w.client, w.client, w.options.SystemNamespace)
 	if err != nil {
 		return nil, err
 	}
-	content := &credentials.Content{Instance: w.options.Instance, Addrs: settings.Addrs, CA: settings.CA, Master: master}
+	content := &credentials.Content{Instance: w.options.Instance, Master: master}
+	if unconfigured != nil {
+		return content, unconfigured
+	}
+	content.Addrs, content.CA = settings.Addrs, settings.CA
 	if len(w.options.SidecarAddrs) > 0 {
 		content.Addrs = w.options.SidecarAddrs
 	}

@@ -25,6 +25,9 @@ import (
 // this is the most that an unreachable Redis adds to a pod's start.
 const firstPolicies = 2 * time.Second
 
+// newerPolicies is how long it waits for those in Redis when the Secret has some: these may be a minute old.
+const newerPolicies = 250 * time.Millisecond
+
 // plane is the data plane of one pod.
 type plane struct {
 	config  Config
@@ -37,10 +40,13 @@ type plane struct {
 	links   *links
 	// settled is closed when it is known that there are no usable credentials to wait for.
 	settled chan struct{}
+	// offered is closed when policies were read from the Secret.
+	offered     chan struct{}
+	offeredOnce sync.Once
 }
 
 func newPlane(config Config) *plane {
-	p := &plane{config: config, state: new(admin.State), tally: new(tally.Tally), settled: make(chan struct{})}
+	p := &plane{config: config, state: new(admin.State), tally: new(tally.Tally), settled: make(chan struct{}), offered: make(chan struct{})}
 	p.links = newLinks(p)
 	p.keeper = snapshot.New(snapshot.Options{Log: config.Log, Changed: p.policiesChanged})
 	p.metrics = metrics.New(metrics.Sources{
@@ -141,18 +147,27 @@ func (p *plane) shutdown() error {
 	return nil
 }
 
-// announceStart lets the pod go on once the first policies are in force, and without them when they take too long.
+// announceStart lets the pod go on once Redis told the first policies; with those of the Secret, or without any, when that takes too long.
 func (p *plane) announceStart(ctx context.Context) {
 	timer := time.NewTimer(firstPolicies)
 	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-p.keeper.Tried():
-	case <-p.settled:
-	case <-timer.C:
-		p.config.Log.Warn("starting while Redis has not answered yet", "policies", p.keeper.Current().Generations(),
-			"source", p.keeper.Current().Source)
+	offered := p.offered
+	for waiting := true; waiting; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.keeper.Tried():
+			waiting = false
+		case <-p.settled:
+			waiting = false
+		case <-offered:
+			offered = nil
+			timer.Reset(newerPolicies)
+		case <-timer.C:
+			p.config.Log.Warn("starting while Redis has not answered yet", "policies", p.keeper.Current().Generations(),
+				"source", p.keeper.Current().Source)
+			waiting = false
+		}
 	}
 	p.state.Started()
 }
@@ -176,7 +191,7 @@ func (p *plane) watchCredentials(ctx context.Context, running *sync.WaitGroup) {
 		},
 		Policies: p.offer,
 		Failed: func(err error) {
-			p.config.Log.Warn("credentials can't be used; without any, traffic flows unlimited", "error", err)
+			p.config.Log.Warn("credentials can't be used; without any, nothing is shared, and policies are those of the Secret", "error", err)
 			settle()
 		},
 	})
@@ -190,6 +205,7 @@ func (p *plane) offer(bundle []byte) {
 		return
 	}
 	p.keeper.Offer(policies)
+	p.offeredOnce.Do(func() { close(p.offered) })
 }
 
 // readLabels keeps the labels known before where the file can't be read.

@@ -68,6 +68,7 @@ const (
 	ReasonHealthy              ConditionReason = "Healthy"
 	ReasonSecretConflict       ConditionReason = "SecretConflict"
 	ReasonCredentialsFailed    ConditionReason = "CredentialsFailed"
+	ReasonNotInSecret          ConditionReason = "NotInSecret"
 	ReasonPodsUnprotected      ConditionReason = "PodsUnprotected"
 	ReasonNoBypass             ConditionReason = "NoBypass"
 )

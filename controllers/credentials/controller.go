@@ -7,7 +7,9 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +20,7 @@ import (
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
 	"github.com/portero-dev/portero/controllers/problem"
+	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/sidecarenv"
 )
 
@@ -38,22 +41,34 @@ type Users interface {
 type Reconciler struct {
 	Client client.Client
 	Users  Users
-	// Content is what Secrets are made of, or a Problem when Redis is not configured.
+	// Content is what Secrets are made of. When Redis is not configured it answers a Problem beside a Content without addresses.
 	Content func(context.Context) (*Content, error)
+	// Policies are those that sidecars of a namespace are to enforce, in the order of names.
+	Policies func(ctx context.Context, namespace string) ([]bucketconfig.Bundled, error)
 	// Confirm fails when this manager does not lead any more, by what the API server says now.
 	Confirm func(context.Context) error
 	// Changed is told of each namespace whose Problem changed.
 	Changed func(namespace string)
+	Now     func() time.Time
 
 	mu       sync.Mutex
 	problems map[string]*problem.Problem
+	bundles  map[string]*bundle
 }
 
-// Problem is what is wrong with the namespace's credentials, nil when nothing is known to be.
-func (r *Reconciler) Problem(namespace string) *problem.Problem {
+// Problem is what is wrong with the namespace's credentials, or else with what the Secret holds of the policy; nil when nothing is known to be.
+func (r *Reconciler) Problem(namespace, policy string) *problem.Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.problems[namespace]
+	if p := r.problems[namespace]; p != nil {
+		return p
+	}
+	if b := r.bundles[namespace]; b != nil && slices.Contains(b.omitted, policy) {
+		return problem.New(portero.ReasonNotInSecret, "the namespace's policies exceed the %d bytes that the Secret %s holds of them, and this one is among the "+
+			"largest, which are left out: a pod that starts while Redis is unreachable does not enforce it; shorten its matches and overrides, or those of "+
+			"other policies in the namespace", bucketconfig.MaxBundleSize, sidecarenv.CredentialsName)
+	}
+	return nil
 }
 
 // Reconcile gives the namespace that the request names its credentials, or takes them away when it has neither a policy
@@ -66,11 +81,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if !wanted {
 		r.tell(namespace, nil)
+		r.forget(namespace)
 		return ctrl.Result{}, ignoreRedis(r.remove(ctx, namespace))
 	}
-	err = r.ensure(ctx, namespace)
+	again, err := r.ensure(ctx, namespace)
 	r.tell(namespace, problem.Of(err, portero.ReasonCredentialsFailed))
-	return ctrl.Result{}, ignoreRedis(err)
+	return ctrl.Result{RequeueAfter: again}, ignoreRedis(err)
 }
 
 // ignoreRedis drops errors that a change of Redis' state or of a Secret ends: both make the controller look again.
@@ -106,38 +122,64 @@ func (r *Reconciler) tell(namespace string, now *problem.Problem) {
 	}
 }
 
-// ensure writes the Secret first: it is of use to pods as soon as Redis is back.
-func (r *Reconciler) ensure(ctx context.Context, namespace string) error {
-	content, err := r.Content(ctx)
-	if err != nil {
-		return err
+// ensure writes the Secret first: it is of use to pods as soon as Redis is back, and its policies while it is not. It answers when to look again,
+// 0 for when something happens.
+func (r *Reconciler) ensure(ctx context.Context, namespace string) (again time.Duration, err error) {
+	content, unconfigured := r.Content(ctx)
+	if content == nil {
+		return 0, unconfigured
 	}
-	if err := r.ensureSecret(ctx, content.Secret(namespace)); err != nil {
-		return err
+	want := content.Secret(namespace)
+	if want.Data[sidecarenv.SecretPolicies], err = r.bundle(ctx, namespace); err != nil {
+		return 0, err
 	}
-	return r.Users.Ensure(ctx, namespace, content.Password(namespace))
+	again, err = r.ensureSecret(ctx, want)
+	switch {
+	case err != nil:
+		return 0, err
+	case unconfigured != nil:
+		return again, unconfigured
+	}
+	return again, r.Users.Ensure(ctx, namespace, content.Password(namespace))
 }
 
-func (r *Reconciler) ensureSecret(ctx context.Context, want *corev1.Secret) error {
+func (r *Reconciler) ensureSecret(ctx context.Context, want *corev1.Secret) (again time.Duration, err error) {
 	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), secret)
+	err = r.Client.Get(ctx, client.ObjectKeyFromObject(want), secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return r.createSecret(ctx, want)
+		return 0, r.createSecret(ctx, want)
 	case err != nil:
-		return fmt.Errorf("get Secret %s: %w", want.Name, err)
+		return 0, fmt.Errorf("get Secret %s: %w", want.Name, err)
 	case !Ours(secret):
-		return conflict(want.Namespace)
-	case sameData(secret, want):
-		return nil
+		return 0, conflict(want.Namespace)
+	}
+	keepWay(want, secret)
+	if sameData(secret, want) {
+		return 0, nil
+	}
+	if again := r.tooSoon(secret, want); again > 0 {
+		return again, nil
 	}
 	secret.Data = want.Data
 	// The resource version makes an update of a Secret that changed meanwhile fail, and the change makes us look again.
 	if err := r.Client.Update(ctx, secret); err != nil {
-		return fmt.Errorf("update Secret %s: %w", want.Name, err)
+		return 0, fmt.Errorf("update Secret %s: %w", want.Name, err)
 	}
-	logf.FromContext(ctx).Info("Credentials Secret updated", "namespace", want.Namespace)
-	return nil
+	logf.FromContext(ctx).V(1).Info("Credentials Secret updated", "namespace", want.Namespace)
+	return 0, nil
+}
+
+// keepWay leaves sidecars the way to Redis that they know while the manager knows none.
+func keepWay(want, known *corev1.Secret) {
+	if _, ok := want.Data[sidecarenv.SecretAddrs]; ok {
+		return
+	}
+	for _, key := range []string{sidecarenv.SecretAddrs, sidecarenv.SecretCA} {
+		if value, ok := known.Data[key]; ok {
+			want.Data[key] = value
+		}
+	}
 }
 
 func (r *Reconciler) createSecret(ctx context.Context, want *corev1.Secret) error {

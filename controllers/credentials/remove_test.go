@@ -47,20 +47,20 @@ func (r *removals) Remove(_ context.Context, namespace string) error {
 
 var _ = Describe("A namespace that wants no credentials", func() {
 	It("loses Secret and user only by the manager that leads", func(ctx SpecContext) {
-		api, users, followed := &unwanted{secret: (&credentials.Content{}).Secret("shop")}, &removals{}, errors.New("another one leads")
+		server, users, followed := &unwanted{secret: (&credentials.Content{}).Secret("shop")}, &removals{}, errors.New("another one leads")
 		leads := followed
 		reconciler := &credentials.Reconciler{
-			Client: api, Users: users, Confirm: func(context.Context) error { return leads }, Changed: func(string) {},
+			Client: server, Users: users, Confirm: func(context.Context) error { return leads }, Changed: func(string) {},
 		}
 		_, err := reconciler.Reconcile(ctx, credentials.Request("shop"))
 		Expect(err).To(MatchError(followed))
-		Expect(api.secret).NotTo(BeNil())
+		Expect(server.secret).NotTo(BeNil())
 		Expect(*users).To(BeEmpty())
 
 		leads = nil
 		_, err = reconciler.Reconcile(ctx, credentials.Request("shop"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(api.secret).To(BeNil())
+		Expect(server.secret).To(BeNil())
 		Expect(*users).To(HaveExactElements("shop"))
 	})
 })

@@ -24,7 +24,7 @@ const (
 // Content is what a namespace's Secret is made of.
 type Content struct {
 	Instance keyspace.Instance
-	// Addrs are the addresses of Redis as the sidecars are to use them; CA is PEM and may be empty.
+	// Addrs are the addresses of Redis as the sidecars are to use them, none while nobody told them; CA is PEM and may be empty.
 	Addrs []string
 	CA    []byte
 	// Master is the master secret, from which all of a namespace's secrets are derived.
@@ -51,11 +51,13 @@ func (c *Content) derive(purpose, namespace string) []byte {
 // Secret is the namespace's Secret as it should be.
 func (c *Content) Secret(namespace string) *corev1.Secret {
 	data := map[string][]byte{
-		sidecarenv.SecretAddrs:     []byte(strings.Join(c.Addrs, ",")),
 		sidecarenv.SecretUsername:  []byte(c.Instance.User(namespace)),
 		sidecarenv.SecretPassword:  []byte(c.Password(namespace)),
 		sidecarenv.SecretInstance:  []byte(c.Instance),
 		sidecarenv.SecretKeySecret: c.KeySecret(namespace),
+	}
+	if len(c.Addrs) > 0 {
+		data[sidecarenv.SecretAddrs] = []byte(strings.Join(c.Addrs, ","))
 	}
 	if len(c.CA) > 0 {
 		data[sidecarenv.SecretCA] = c.CA

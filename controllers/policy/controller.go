@@ -50,9 +50,10 @@ type Reconciler struct {
 	Recorder  events.EventRecorder
 	Publisher Publisher
 	Board     Board
-	// Redis and Credentials tell what is wrong with Redis and with the credentials of a namespace, nil when nothing is.
+	// Redis and Credentials tell what is wrong with Redis, and with the credentials of a namespace or what its Secret holds of a policy, nil when
+	// nothing is.
 	Redis       func() *problem.Problem
-	Credentials func(namespace string) *problem.Problem
+	Credentials func(namespace, policy string) *problem.Problem
 	// TrafficWrites bounds the status writes that only carry new traffic figures, over all policies.
 	TrafficWrites *rate.Limiter
 	Now           func() time.Time

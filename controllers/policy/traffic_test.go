@@ -58,7 +58,7 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 		reconciler = &policy.Reconciler{
 			Client: api.Client, Recorder: events.NewFakeRecorder(100), Publisher: board, Board: board,
 			Redis:       func() *problem.Problem { return away },
-			Credentials: func(string) *problem.Problem { return nil },
+			Credentials: func(string, string) *problem.Problem { return nil },
 			Now:         func() time.Time { return now },
 			// One write, and no other while a spec runs.
 			TrafficWrites: rate.NewLimiter(rate.Every(time.Hour), 1),

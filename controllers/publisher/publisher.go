@@ -9,12 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
-	"github.com/portero-dev/portero/controllers/parallel"
 	"github.com/portero-dev/portero/internal/bucketconfig"
 	"github.com/portero-dev/portero/internal/configstore"
 )
@@ -47,32 +45,46 @@ type Update struct {
 	Hold bool
 }
 
-// Publisher is safe for concurrent use; calls for one namespace run one after the other.
+// Publisher is safe for concurrent use. Redis is asked for one namespace by one call at a time; what is wanted is told without waiting for it.
 type Publisher struct {
 	Store Store
 	// Policies lists the policies of a namespace that exist, from a cache that is at least as new as any Update.
 	Policies func(ctx context.Context, namespace string) ([]Policy, error)
+	// Kept reads what was last kept of a namespace outside of Redis, as Wanted told it.
+	Kept func(ctx context.Context, namespace string) ([]bucketconfig.Bundled, error)
+	// Changed is called when Wanted may have another answer. It must not block.
+	Changed func(namespace string)
 
 	mu         sync.Mutex
 	namespaces map[string]*namespace
 }
 
 type namespace struct {
+	// turn is held by the call that asks Redis.
+	turn sync.Mutex
+
+	// mu guards the rest, and is never held while Redis is asked: who wants to know what is wanted must not wait for a Redis that hangs.
 	mu sync.Mutex
-	// loaded is true once what an earlier leader stored was read: shares that must not shrink, and last good records.
-	loaded  bool
-	entries map[string]*entry
+	// loaded and seeded are true once what an earlier leader stored in Redis, and kept outside of it, was read: shares that
+	// must not shrink, and last good records.
+	loaded, seeded bool
+	entries        map[string]*entry
+	// news is true while Changed is yet to be called.
+	news bool
 }
 
 // entry is what Redis should hold of one policy.
 type entry struct {
 	uid string
-	// record is the last version that could be translated, nil when there is none.
-	record *bucketconfig.Record
+	// record is the last version that could be translated, nil when there is none; translated is true when this process did so.
+	record     *bucketconfig.Record
+	translated bool
 	// unread is true while what is stored can't be read, as after a downgrade of the manager: it is left until there is a
 	// record to replace it.
 	unread bool
 	share  bucketconfig.Share
+	// hold is true while the share must not shrink, as long as nobody counted sidecars too.
+	hold bool
 	// stored is true when Redis was last seen to hold it, err why the last try failed for this policy alone.
 	stored bool
 	err    error
@@ -80,31 +92,59 @@ type entry struct {
 
 // Publish makes Redis hold the policy, or its last good version. It asks Redis only when that is not known to be there.
 func (p *Publisher) Publish(ctx context.Context, namespace string, update Update) error {
-	ns, unlock := p.lock(namespace)
-	defer unlock()
+	ns := p.namespace(namespace)
+	// Before Redis is asked: what is kept outside of it follows while it is away.
+	if err := p.change(ctx, namespace, ns, func() error { ns.apply(update); return nil }); err != nil {
+		return err
+	}
+	ns.turn.Lock()
+	defer ns.turn.Unlock()
 	if err := p.load(ctx, namespace, ns); err != nil {
 		return err
 	}
-	if e := ns.apply(update); e.stored {
-		return e.err
+	if known, stored, err := ns.state(update.Name); known && stored {
+		return err
 	}
 	if _, err := p.publish(ctx, namespace, ns); err != nil {
 		return err
 	}
-	if e := ns.entries[update.Name]; e != nil {
-		return e.err
-	}
-	return nil // deleted meanwhile
+	_, _, err := ns.state(update.Name) // one that is not known was deleted meanwhile
+	return err
+}
+
+// Wanted is what sidecars are to enforce in a namespace, whether Redis holds it or not: the last good record of each policy that exists, in
+// the order of names. Records of the same state are the same pointer.
+func (p *Publisher) Wanted(ctx context.Context, namespace string) (wanted []bucketconfig.Bundled, err error) {
+	ns := p.namespace(namespace)
+	err = p.change(ctx, namespace, ns, func() error {
+		policies, err := p.Policies(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		for _, policy := range policies {
+			if e := ns.take(policy); e.record != nil {
+				wanted = append(wanted, bucketconfig.Bundled{Name: policy.Name, Record: e.record, Share: e.share})
+			}
+		}
+		ns.news = false // whoever asks has it now
+		return nil
+	})
+	slices.SortFunc(wanted, func(a, b bucketconfig.Bundled) int { return strings.Compare(a.Name, b.Name) })
+	return wanted, err
 }
 
 // Withdraw makes Redis no longer hold a policy that is gone.
 func (p *Publisher) Withdraw(ctx context.Context, namespace, policy string) error {
-	ns, unlock := p.lock(namespace)
-	defer unlock()
+	ns := p.namespace(namespace)
+	if err := p.change(ctx, namespace, ns, func() error { ns.news = true; return nil }); err != nil {
+		return err
+	}
+	ns.turn.Lock()
+	defer ns.turn.Unlock()
 	if err := p.load(ctx, namespace, ns); err != nil {
 		return err
 	}
-	if ns.entries[policy] == nil {
+	if known, _, _ := ns.state(policy); !known {
 		return nil
 	}
 	_, err := p.publish(ctx, namespace, ns)
@@ -113,8 +153,9 @@ func (p *Publisher) Withdraw(ctx context.Context, namespace, policy string) erro
 
 // Repair compares what Redis holds of a namespace with what it should, corrects it, and reports whether it had to.
 func (p *Publisher) Repair(ctx context.Context, namespace string) (repaired bool, err error) {
-	ns, unlock := p.lock(namespace)
-	defer unlock()
+	ns := p.namespace(namespace)
+	ns.turn.Lock()
+	defer ns.turn.Unlock()
 	if err := p.load(ctx, namespace, ns); err != nil {
 		return false, err
 	}
@@ -123,76 +164,55 @@ func (p *Publisher) Repair(ctx context.Context, namespace string) (repaired bool
 
 // Remove removes all that Redis holds of a namespace in which no policy exists. It does nothing where one does.
 func (p *Publisher) Remove(ctx context.Context, namespace string) (removed bool, err error) {
-	ns, unlock := p.lock(namespace)
-	defer unlock()
-	policies, err := p.Policies(ctx, namespace)
-	if err != nil || len(policies) > 0 {
+	ns := p.namespace(namespace)
+	ns.turn.Lock()
+	defer ns.turn.Unlock()
+	err = p.change(ctx, namespace, ns, func() error {
+		policies, err := p.Policies(ctx, namespace)
+		if err != nil || len(policies) > 0 {
+			return err
+		}
+		clear(ns.entries)
+		removed = true
+		return nil
+	})
+	if err != nil || !removed {
 		return false, err
 	}
-	clear(ns.entries)
 	return true, p.Store.Remove(ctx, namespace)
 }
 
-// Swept names the namespaces in which a sweep changed anything.
-type Swept struct {
-	Removed, Repaired []string
-}
-
-const (
-	// sweepers bounds the namespaces that are swept at once, sweepTimeout the time for each: those of a master that hangs
-	// must not hold up all others.
-	sweepers     = 8
-	sweepTimeout = time.Second
-)
-
-// Sweep makes Redis hold the namespaces that are wanted, and no other, as they should be. One namespace's error does not
-// keep the others from being repaired, nor does one of the list of those that are stored.
-func (p *Publisher) Sweep(ctx context.Context, wanted map[string]bool) (Swept, error) {
-	stored, err := p.Store.Namespaces(ctx)
-	names := slices.Collect(maps.Keys(wanted))
-	for _, name := range stored {
-		if !wanted[name] {
-			names = append(names, name)
-		}
-	}
-	var mu sync.Mutex
-	var swept Swept
-	errs := parallel.Each(sweepers, names, func(name string) error {
-		ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
-		defer cancel()
-		act, done := p.Remove, &swept.Removed
-		if wanted[name] {
-			act, done = p.Repair, &swept.Repaired
-		}
-		changed, err := act(ctx, name)
-		if changed && err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			*done = append(*done, name)
-		}
-		return err
-	})
-	slices.Sort(swept.Removed)
-	slices.Sort(swept.Repaired)
-	return swept, errors.Join(err, errs)
-}
-
-func (p *Publisher) lock(name string) (ns *namespace, unlock func()) {
+func (p *Publisher) namespace(name string) *namespace {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.namespaces == nil {
 		p.namespaces = map[string]*namespace{}
 	}
-	ns = p.namespaces[name]
+	ns := p.namespaces[name]
 	if ns == nil {
 		ns = &namespace{entries: map[string]*entry{}}
 		p.namespaces[name] = ns
 	}
-	p.mu.Unlock()
-	ns.mu.Lock()
-	return ns, ns.mu.Unlock
+	return ns
 }
 
-// load takes over, once, what an earlier leader stored.
+// change runs do, which may change what is known of the namespace, and then tells of news.
+func (p *Publisher) change(ctx context.Context, name string, ns *namespace, do func() error) error {
+	ns.mu.Lock()
+	err := p.seed(ctx, name, ns)
+	if err == nil {
+		err = do()
+	}
+	news := ns.news
+	ns.news = false
+	ns.mu.Unlock()
+	if news {
+		p.Changed(name)
+	}
+	return err
+}
+
+// load takes over, once, what an earlier leader stored in Redis. The caller has the turn.
 func (p *Publisher) load(ctx context.Context, name string, ns *namespace) error {
 	if ns.loaded {
 		return nil
@@ -201,76 +221,140 @@ func (p *Publisher) load(ctx context.Context, name string, ns *namespace) error 
 	if err != nil {
 		return fmt.Errorf("read what is stored: %w", err)
 	}
-	ns.loaded = true
-	if stored == nil {
+	return p.change(ctx, name, ns, func() error {
+		ns.loaded = true
+		if stored == nil {
+			return nil
+		}
+		for policy, s := range stored.Policies {
+			ns.learn(policy, s.Record, s.Share).unread = s.Record == nil
+		}
+		return nil
+	})
+}
+
+// seed takes over, once, what an earlier leader kept outside of Redis.
+func (p *Publisher) seed(ctx context.Context, name string, ns *namespace) error {
+	if ns.seeded {
 		return nil
 	}
-	for policy, s := range stored.Policies {
-		e := &entry{share: s.Share, unread: s.Record == nil}
-		if s.Record != nil {
-			e.uid, e.record = s.Record.UID, s.Record
+	kept, err := p.Kept(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read what is kept: %w", err)
+	}
+	ns.seeded = true
+	for _, policy := range kept {
+		if policy.Record != nil {
+			ns.learn(policy.Name, policy.Record, policy.Share)
 		}
-		ns.entries[policy] = e
 	}
 	return nil
 }
 
-// apply takes news over and gives the policy's entry.
-func (ns *namespace) apply(update Update) *entry {
+// learn takes over what an earlier leader knew of the policy, where this one knows nothing newer.
+func (ns *namespace) learn(name string, record *bucketconfig.Record, share bucketconfig.Share) *entry {
+	e := ns.entries[name]
+	if e == nil {
+		e = &entry{hold: true, share: share}
+		ns.entries[name] = e
+	}
+	if e.hold && share.Sidecars > e.share.Sidecars {
+		e.share.Sidecars, ns.news = share.Sidecars, true
+	}
+	if record == nil || e.uid != "" && e.uid != record.UID {
+		return e
+	}
+	if e.record == nil || e.record.Order < record.Order {
+		e.uid, e.record, e.translated, ns.news = record.UID, record, false, true
+	}
+	return e
+}
+
+// apply takes news over.
+func (ns *namespace) apply(update Update) {
 	e := ns.take(update.Policy)
+	e.hold = update.Hold || update.Sidecars == 0
 	sidecars := update.Sidecars
-	if update.Hold || sidecars == 0 {
+	if e.hold {
 		sidecars = max(sidecars, e.share.Sidecars)
 	}
 	if e.share.Sidecars != sidecars {
-		e.share.Sidecars, e.stored = sidecars, false
+		e.share.Sidecars, e.stored, ns.news = sidecars, false, true
 	}
-	return e
 }
 
 // take makes the entry stand for the policy: for its record, else for the last good one of the very same policy.
 func (ns *namespace) take(policy Policy) *entry {
 	e := ns.entries[policy.Name]
 	if e == nil {
-		e = &entry{uid: policy.UID, share: bucketconfig.Share{Sidecars: 1}}
+		e = &entry{uid: policy.UID, hold: true, share: bucketconfig.Share{Sidecars: 1}}
 		ns.entries[policy.Name] = e
 	}
 	if e.uid != policy.UID {
 		// The share outlives a re-creation, as the sidecars do; the record of another policy does not.
-		e.uid, e.record, e.stored = policy.UID, nil, false
+		e.uid, e.record, e.translated, e.stored, ns.news = policy.UID, nil, false, false, true
 	}
-	if policy.Record != nil {
-		e.stored = e.stored && e.record != nil && e.record.Order == policy.Record.Order
-		// Also where the order is the same: an earlier version of the manager may have translated it otherwise.
-		e.record = policy.Record
+	same := e.record != nil && policy.Record != nil && e.record.Order == policy.Record.Order
+	// Where the order is the same an earlier version of the manager may have translated it otherwise; this one does not. One pointer for one
+	// state lets those who ask compare cheaply.
+	if policy.Record != nil && !(same && e.translated) {
+		e.stored = e.stored && same
+		e.record, e.translated, ns.news = policy.Record, true, true
 	}
 	return e
 }
 
+// state tells whether the policy is known, whether Redis was last seen to hold it, and why the last try failed for it alone.
+func (ns *namespace) state(policy string) (known, stored bool, err error) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	e := ns.entries[policy]
+	if e == nil {
+		return false, false, nil
+	}
+	return true, e.stored, e.err
+}
+
 // publish makes Redis hold the namespace's policies that exist. They are listed under the namespace's lock: whatever was
-// published before is in the cache by now, so nothing new is taken for a leftover.
+// published before is in the cache by now, so nothing new is taken for a leftover. The caller has the turn.
 func (p *Publisher) publish(ctx context.Context, name string, ns *namespace) (changed bool, err error) {
-	policies, err := p.Policies(ctx, name)
+	var wanted []configstore.Policy
+	sent := map[string]entry{}
+	exists := map[string]bool{}
+	err = p.change(ctx, name, ns, func() error {
+		policies, err := p.Policies(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, policy := range policies {
+			exists[policy.Name] = true
+			e := ns.take(policy)
+			if e.record == nil && !e.unread {
+				continue // it was never accepted: what is stored under its name is another policy's
+			}
+			wanted = append(wanted, configstore.Policy{Name: policy.Name, Record: e.record, Share: e.share})
+		}
+		for policy, e := range ns.entries {
+			sent[policy] = *e
+		}
+		return nil
+	})
 	if err != nil {
 		return false, err
 	}
-	exists := make(map[string]bool, len(policies))
-	wanted := make([]configstore.Policy, 0, len(policies))
-	for _, policy := range policies {
-		exists[policy.Name] = true
-		e := ns.take(policy)
-		if e.record == nil && !e.unread {
-			continue // it was never accepted: what is stored under its name is another policy's
-		}
-		wanted = append(wanted, configstore.Policy{Name: policy.Name, Record: e.record, Share: e.share})
-	}
 	published, err := p.Store.Publish(ctx, name, wanted)
-	for policy, e := range ns.entries {
-		if err == nil && !exists[policy] {
-			delete(ns.entries, policy)
-			continue
+	return published.Changed, errors.Join(err, p.change(ctx, name, ns, func() error {
+		for policy, was := range sent {
+			e := ns.entries[policy]
+			if e == nil || e.uid != was.uid || e.record != was.record || e.share != was.share {
+				continue // it changed meanwhile, and whoever changed it waits for the turn
+			}
+			if err == nil && !exists[policy] {
+				delete(ns.entries, policy)
+				continue
+			}
+			e.stored, e.err = err == nil, published.Refused[policy]
 		}
-		e.stored, e.err = err == nil, published.Refused[policy]
-	}
-	return published.Changed, err
+		return nil
+	}))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ type store struct {
 	// hangs are the namespaces whose publication does not answer; unlisted fails the list of all namespaces.
 	hangs    map[string]bool
 	unlisted error
+	// during is called at the beginning of a publication.
+	during func()
 }
 
 func (s *store) Publish(ctx context.Context, namespace string, policies []configstore.Policy) (configstore.Published, error) {
@@ -40,6 +43,9 @@ func (s *store) Publish(ctx context.Context, namespace string, policies []config
 	if s.hangs[namespace] {
 		<-ctx.Done()
 		return configstore.Published{}, ctx.Err()
+	}
+	if s.during != nil {
+		s.during()
 	}
 	s.publications.Add(1)
 	return s.writer().Publish(ctx, namespace, configstore.Publication{Policies: policies})
@@ -84,17 +90,23 @@ var _ = Describe("The publisher", func() {
 		namespace string
 		cluster   *store
 		exists    []publisher.Policy
+		kept      []bucketconfig.Bundled
+		changes   atomic.Int32
 		count     int
 	)
 	leader := func() *publisher.Publisher {
 		return &publisher.Publisher{
 			Store:    cluster,
 			Policies: func(context.Context, string) ([]publisher.Policy, error) { return slices.Clone(exists), nil },
+			Kept:     func(context.Context, string) ([]bucketconfig.Bundled, error) { return slices.Clone(kept), nil },
+			Changed:  func(string) { changes.Add(1) },
 		}
 	}
 	BeforeEach(func() {
 		count++
 		namespace, cluster, exists = fmt.Sprintf("shop-%d", count), &store{}, nil
+		kept = nil
+		changes.Store(0)
 	})
 	// says lists what sidecars read, as name@generation/sidecars, in the order of names.
 	says := func(ctx context.Context) string {
@@ -112,6 +124,104 @@ var _ = Describe("The publisher", func() {
 		slices.Sort(out)
 		return strings.Join(out, " ")
 	}
+
+	// wants lists what Wanted answers, like says.
+	wants := func(ctx context.Context, p *publisher.Publisher) string {
+		GinkgoHelper()
+		wanted, err := p.Wanted(ctx, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		var out []string
+		for _, policy := range wanted {
+			out = append(out, fmt.Sprintf("%s@%d/%d", policy.Name, policy.Record.Generation, policy.Share.Sidecars))
+		}
+		return strings.Join(out, " ")
+	}
+
+	It("tells what is wanted while Redis is away, and each time when that changed", func(ctx SpecContext) {
+		p := leader()
+		cluster.away = errors.New("gone")
+		exists = []publisher.Policy{policy("b", "2", 1), policy("a", "1", 1)}
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).NotTo(Succeed())
+		Expect(changes.Load()).To(BeEquivalentTo(1))
+		Expect(wants(ctx, p)).To(Equal("a@1/1 b@1/2"))
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).NotTo(Succeed())
+		Expect(changes.Load()).To(BeEquivalentTo(1))
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 3, Hold: true})).NotTo(Succeed())
+		Expect(changes.Load()).To(BeEquivalentTo(2))
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 1, Hold: true})).NotTo(Succeed())
+		Expect(wants(ctx, p)).To(Equal("a@1/1 b@1/3"), "the part of a sidecar that is cut off must not be given away")
+		exists = []publisher.Policy{broken("b", "2")}
+		Expect(wants(ctx, p)).To(Equal("b@1/3"), "the last good version")
+		cluster.away = nil
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 1})).To(Succeed())
+		Expect(says(ctx)).To(Equal("b@1/1"))
+	})
+
+	It("tells what is wanted while a publication hangs", func(ctx SpecContext) {
+		p := leader()
+		exists = []publisher.Policy{policy("a", "1", 1), policy("b", "2", 1)}
+		cluster.hangs = map[string]bool{namespace: true}
+		publishing, stop := context.WithCancel(ctx)
+		var hanging sync.WaitGroup
+		for _, one := range exists {
+			hanging.Go(func() {
+				defer GinkgoRecover()
+				Expect(p.Publish(publishing, namespace, publisher.Update{Policy: one, Sidecars: 2})).To(MatchError(context.Canceled))
+			})
+		}
+		Eventually(func() string { return wants(ctx, p) }).Should(Equal("a@1/2 b@1/2"))
+		stop()
+		hanging.Wait()
+		cluster.hangs = nil
+		Expect(p.Repair(ctx, namespace)).To(BeTrue())
+		Expect(says(ctx)).To(Equal("a@1/2 b@1/2"))
+	})
+
+	It("keeps what changed during a publication for the next", func(ctx SpecContext) {
+		p := leader()
+		exists = []publisher.Policy{policy("a", "1", 1)}
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).To(Succeed())
+		var telling sync.WaitGroup
+		cluster.during = func() {
+			cluster.during = nil
+			exists = append(exists, policy("b", "2", 1))
+			telling.Go(func() {
+				defer GinkgoRecover()
+				Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[1], Sidecars: 1})).To(Succeed())
+			})
+			Eventually(func() string { return wants(ctx, p) }).Should(Equal("a@2/2 b@1/1"))
+		}
+		exists[0] = policy("a", "1", 2)
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).To(Succeed())
+		telling.Wait()
+		Expect(says(ctx)).To(Equal("a@2/2 b@1/1"))
+	})
+
+	It("takes over from an earlier leader what is kept outside of Redis, where Redis lost it or is away", func(ctx SpecContext) {
+		good := policy("a", "1", 4)
+		kept = []bucketconfig.Bundled{
+			{Name: "a", Record: good.Record, Share: bucketconfig.Share{Sidecars: 5}},
+			{Name: "recreated", Record: policy("recreated", "old", 9).Record, Share: bucketconfig.Share{Sidecars: 2}},
+			{Name: "spoilt", Err: errors.New("spoilt")},
+		}
+		exists = []publisher.Policy{broken("a", "1"), broken("recreated", "new")}
+		p := leader()
+		cluster.away = errors.New("gone")
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 1, Hold: true})).NotTo(Succeed())
+		Expect(wants(ctx, p)).To(Equal("a@4/5"))
+		cluster.away = nil
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 1, Hold: true})).To(Succeed())
+		Expect(says(ctx)).To(Equal("a@4/5"))
+	})
+
+	It("takes the newer of what is kept and what Redis holds", func(ctx SpecContext) {
+		exists = []publisher.Policy{policy("a", "1", 6)}
+		Expect(leader().Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 3})).To(Succeed())
+		kept = []bucketconfig.Bundled{{Name: "a", Record: policy("a", "1", 4).Record, Share: bucketconfig.Share{Sidecars: 5}}}
+		exists = []publisher.Policy{broken("a", "1")}
+		Expect(leader().Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).To(Succeed())
+		Expect(says(ctx)).To(Equal("a@6/2"))
+	})
 
 	It("publishes all of a namespace at once, and nothing twice", func(ctx SpecContext) {
 		p := leader()

@@ -1,6 +1,7 @@
 package bucketconfig
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -35,36 +36,48 @@ type bundledPolicy struct {
 }
 
 // EncodeBundle makes the policies of a namespace what stands in its Secret: for sidecars that start while Redis can't be reached, and for a
-// manager that finds Redis empty. Equal policies give equal bytes, in whatever order. What can't be encoded is left out, and of what exceeds
-// MaxBundleSize the largest; omitted names both.
+// manager that finds Redis empty. Equal policies give equal bytes, in whatever order. Of what exceeds MaxBundleSize the largest are left out,
+// and omitted names them, sorted. A record that can't be encoded is left out too: its publication tells why.
 func EncodeBundle(policies []Bundled) (data []byte, omitted []string, err error) {
-	var all []bundledPolicy
+	all := make([]bundledPolicy, 0, len(policies))
 	for _, policy := range policies {
 		record, err := Encode(policy.Record)
 		if err != nil {
-			omitted = append(omitted, policy.Name)
 			continue
 		}
 		all = append(all, bundledPolicy{Name: policy.Name, Record: record, Share: policy.Share})
 	}
-	for {
-		slices.SortFunc(all, func(a, b bundledPolicy) int { return strings.Compare(a.Name, b.Name) })
-		if data, err = json.Marshal(bundle{Bundle: bundleVersion, Policies: all}); err != nil {
-			return nil, nil, fmt.Errorf("encode bundle: %w", err)
-		}
-		if len(data) <= MaxBundleSize {
-			slices.Sort(omitted)
-			return data, omitted, nil
-		}
-		largest := 0
-		for i := range all {
-			if len(all[i].Record) > len(all[largest].Record) {
-				largest = i
-			}
-		}
-		omitted = append(omitted, all[largest].Name)
-		all = slices.Delete(all, largest, largest+1)
+	if all, omitted, err = fit(all); err != nil {
+		return nil, nil, err
 	}
+	if data, err = json.Marshal(bundle{Bundle: bundleVersion, Policies: all}); err != nil {
+		return nil, nil, fmt.Errorf("encode bundle: %w", err)
+	}
+	return data, omitted, nil
+}
+
+// fit leaves out the largest policies, of equal ones the later names, until the bundle keeps to its size.
+func fit(all []bundledPolicy) (fitting []bundledPolicy, omitted []string, err error) {
+	sizes := make(map[string]int, len(all))
+	total := len(fmt.Sprintf(`{"bundle":%d,"policies":[]}`, bundleVersion))
+	for i := range all {
+		data, err := json.Marshal(&all[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode bundle: policy %s: %w", all[i].Name, err)
+		}
+		sizes[all[i].Name] = len(data) + len(",")
+		total += sizes[all[i].Name]
+	}
+	slices.SortFunc(all, func(a, b bundledPolicy) int {
+		return cmp.Or(cmp.Compare(sizes[a.Name], sizes[b.Name]), strings.Compare(a.Name, b.Name))
+	})
+	for total > MaxBundleSize {
+		largest := all[len(all)-1].Name
+		omitted, all, total = append(omitted, largest), all[:len(all)-1], total-sizes[largest]
+	}
+	slices.Sort(omitted)
+	slices.SortFunc(all, func(a, b bundledPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return all, omitted, nil
 }
 
 // DecodeBundle reads a bundle. A record that can't be used is told by its policy's Err; an error is only what is no bundle at all, or one of

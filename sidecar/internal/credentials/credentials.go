@@ -36,11 +36,9 @@ type Credentials struct {
 	KeySecret []byte
 	// CA, Cert and Key are PEM and optional. CA turns TLS on.
 	CA, Cert, Key []byte
-	// Policies is a bundle of the namespace's policies, as they were when the Secret was written; it may be empty.
-	Policies []byte
 }
 
-// Equal tells whether both mean the same connection and the same keys. It does not look at the policies.
+// Equal tells whether both mean the same connection and the same keys.
 func (c *Credentials) Equal(other *Credentials) bool {
 	return slices.Equal(c.Addrs, other.Addrs) && c.Username == other.Username && c.Password == other.Password &&
 		c.Instance == other.Instance && bytes.Equal(c.KeySecret, other.KeySecret) &&
@@ -54,17 +52,20 @@ func Read(dir string) (*Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(files)
+}
+
+func parse(files map[string][]byte) (c *Credentials, err error) {
 	if len(files[sidecarenv.SecretAddrs]) == 0 && len(files[sidecarenv.SecretPassword]) == 0 {
 		return nil, ErrMissing
 	}
-	c := &Credentials{
+	c = &Credentials{
 		Username:  text(files[sidecarenv.SecretUsername]),
 		Password:  text(files[sidecarenv.SecretPassword]),
 		KeySecret: files[sidecarenv.SecretKeySecret],
 		CA:        files[sidecarenv.SecretCA],
 		Cert:      files[sidecarenv.SecretCert],
 		Key:       files[sidecarenv.SecretKey],
-		Policies:  files[sidecarenv.SecretPolicies],
 	}
 	if c.Addrs, err = addrs(text(files[sidecarenv.SecretAddrs])); err != nil {
 		return nil, err
@@ -126,40 +127,55 @@ func addrs(s string) ([]string, error) {
 type Watcher struct {
 	// Changed is called for the first good version, and for each that means another connection or other keys than the last.
 	Changed func(*Credentials)
-	// Policies is called for the first bundle of policies and for each that differs from the last, after Changed.
+	// Policies is called for the first bundle of the namespace's policies and for each that differs from the last: after Changed, before Failed.
 	Policies func(bundle []byte)
-	// Failed is called when what is wrong changes.
+	// Failed is called when what is wrong with the credentials changes.
 	Failed func(error)
 }
 
 // Watch reads dir at once and then in each interval, until ctx is done. It calls the watcher from the calling goroutine.
-// A Secret that vanishes or spoils is reported and leaves what was read before in force.
+// A Secret that vanishes or spoils is reported and leaves what was read before in force. Neither do bad credentials keep policies from being
+// read, as before anybody told where Redis is, nor the other way round.
 func Watch(ctx context.Context, dir string, interval time.Duration, watcher Watcher) {
-	var last *Credentials
-	var lastError string
+	w := watch{Watcher: watcher}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		read, err := Read(dir)
-		switch {
-		case err != nil && err.Error() != lastError:
-			lastError = err.Error()
-			watcher.Failed(err)
-		case err == nil:
-			lastError = ""
-			before := last
-			last = read
-			if before == nil || !before.Equal(read) {
-				watcher.Changed(read)
-			}
-			if len(read.Policies) > 0 && (before == nil || !bytes.Equal(before.Policies, read.Policies)) {
-				watcher.Policies(read.Policies)
-			}
-		}
+		w.look(readFiles(dir))
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// watch remembers what the watcher was told.
+type watch struct {
+	Watcher
+	last   *Credentials
+	bundle []byte
+	wrong  string
+}
+
+func (w *watch) look(files map[string][]byte, err error) {
+	var read *Credentials
+	if err == nil {
+		read, err = parse(files)
+	}
+	if err == nil {
+		w.wrong = ""
+		if w.last == nil || !w.last.Equal(read) {
+			w.last = read
+			w.Changed(read)
+		}
+	}
+	if bundle := files[sidecarenv.SecretPolicies]; len(bundle) > 0 && !bytes.Equal(bundle, w.bundle) {
+		w.bundle = bundle
+		w.Policies(bundle)
+	}
+	if err != nil && err.Error() != w.wrong {
+		w.wrong = err.Error()
+		w.Failed(err)
 	}
 }

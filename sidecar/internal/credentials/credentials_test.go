@@ -127,6 +127,10 @@ var _ = Describe("Watch", func() {
 		Eventually(failed).Should(Receive(MatchError(ContainSubstring("instance"))))
 		Consistently(failed, "50ms").ShouldNot(Receive())
 		Expect(changed).NotTo(Receive())
+		mount(dir, "5", map[string]string{sidecarenv.SecretPassword: "p4ss", sidecarenv.SecretPolicies: "third"})
+		Eventually(policies).Should(Receive(Equal("third")), "also of a manager that nobody told yet where Redis is")
+		Eventually(failed).Should(Receive(MatchError(ContainSubstring("names no address"))))
+		Expect(changed).NotTo(Receive())
 
 		stop()
 		Eventually(stopped).Should(BeClosed())

@@ -34,7 +34,7 @@ func newCollector(sources Sources) *collector {
 		generation:  describe("config_generation", "Generation of each policy in force in this sidecar.", "policy"),
 		age:         describe("config_age_seconds", "Time since Redis last confirmed that the policies in force are current; absent before the first time."),
 		source:      describe("config_source", "1 for where the policies in force are from: redis, or secret while Redis was not reached since the start, or none.", "source"),
-		credentials: describe("credentials_present", "1 when the pod has Redis credentials; without any it knows no policy."),
+		credentials: describe("credentials_present", "1 when the pod has Redis credentials; without any it knows no policy but those of its Secret."),
 	}
 }
 

@@ -86,6 +86,7 @@ func (k *Keeper) read(ctx context.Context, reader Reader, stored *configstore.Sn
 	}
 	switch {
 	case err != nil:
+		k.unanswered()
 		return nil, err
 	case ctx.Err() != nil: // another reader took over, and may have applied what is newer
 		return nil, ctx.Err()

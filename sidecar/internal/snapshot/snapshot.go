@@ -63,7 +63,12 @@ type Options struct {
 	Log *slog.Logger
 	// Changed is called after each change of what is in force, or of its revision. It must not block.
 	Changed func()
+	// Unheard is how long Redis must have been silent before the Secret, which lags behind it, has a say about shares; 0 means DefaultUnheard.
+	Unheard time.Duration
 }
+
+// DefaultUnheard is the default of Options.Unheard.
+const DefaultUnheard = 30 * time.Second
 
 // Keeper keeps the snapshot. It is safe for concurrent use.
 type Keeper struct {
@@ -79,6 +84,7 @@ type Keeper struct {
 	keySecret []byte
 	labels    map[string]string
 	kept      map[string]*kept
+	offered   offer
 }
 
 // kept is one policy of the namespace.
@@ -91,6 +97,7 @@ type kept struct {
 
 // New makes a Keeper with nothing in force.
 func New(options Options) *Keeper {
+	options.Unheard = cmp.Or(options.Unheard, DefaultUnheard)
 	k := &Keeper{options: options, refresh: make(chan struct{}, 1), tried: make(chan struct{}), kept: make(map[string]*kept)}
 	k.current.Store(&Snapshot{Set: ratelimit.NewSet(), Source: None})
 	return k
@@ -161,11 +168,14 @@ func (k *Keeper) Apply(stored *configstore.Snapshot) {
 	k.publish(FromRedis, stored.Revision, shares)
 }
 
-// unheard is how long Redis must have been silent before the Secret has a say about shares: it lags behind Redis.
-const unheard = 30 * time.Second
+// offer is what the Secret last said of shares, and when.
+type offer struct {
+	shares map[string]int
+	at     time.Time
+}
 
 // Offer tells what the namespace's Secret holds. It is in force until Redis has answered with a config. After that only its shares count,
-// while Redis can't be asked, and only where they are smaller parts: a sidecar that is cut off as well keeps its own.
+// once Redis could not be asked for a while, and only where they are smaller parts: a sidecar that is cut off as well keeps its own.
 func (k *Keeper) Offer(policies []bucketconfig.Bundled) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -173,10 +183,9 @@ func (k *Keeper) Offer(policies []bucketconfig.Bundled) {
 	for _, policy := range policies {
 		shares[policy.Name] = policy.Share.Sidecars
 	}
-	if now := k.Current(); now.Source == FromRedis {
-		if time.Since(k.Confirmed()) >= unheard {
-			k.narrow(now, shares)
-		}
+	if k.Current().Source == FromRedis {
+		k.offered = offer{shares, time.Now()}
+		k.narrow()
 		return
 	}
 	for name := range k.kept {
@@ -190,10 +199,23 @@ func (k *Keeper) Offer(policies []bucketconfig.Bundled) {
 	k.publish(FromSecret, "", shares)
 }
 
-// narrow makes the parts of policies in force smaller where more sidecars share them now.
-func (k *Keeper) narrow(now *Snapshot, shares map[string]int) {
+// unanswered is called when Redis could not be asked.
+func (k *Keeper) unanswered() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.narrow()
+}
+
+// narrow makes the parts of policies in force smaller where, by what the Secret said since Redis fell silent, more sidecars share them. The
+// caller holds mu.
+func (k *Keeper) narrow() {
+	confirmed := k.Confirmed()
+	if time.Since(confirmed) < k.options.Unheard || k.offered.at.Before(confirmed) {
+		return
+	}
+	now := k.Current()
 	narrowed := maps.Clone(now.shares)
-	for name, sidecars := range shares {
+	for name, sidecars := range k.offered.shares {
 		if _, known := narrowed[name]; known {
 			narrowed[name] = max(narrowed[name], sidecars)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -300,6 +301,21 @@ var _ = Describe("Follow", func() {
 		reader.put(stored("2"), nil)
 		keeper.Refresh()
 		Eventually(generation).Should(BeZero(), "a revision without the policy takes it away")
+	})
+
+	It("heeds the Secret's shares once Redis was silent for long, also those told earlier in the silence", func(ctx SpecContext) {
+		keeper = snapshot.New(snapshot.Options{Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Changed: func() {}, Unheard: 2 * time.Second})
+		sidecars := func() int { return keeper.Current().Sidecars("checkout") }
+		offer := func(n int) {
+			keeper.Offer([]bucketconfig.Bundled{{Name: "checkout", Record: record("checkout", 1), Share: bucketconfig.Share{Sidecars: n}}})
+		}
+		follow(ctx)
+		Eventually(sidecars).Should(Equal(3))
+		reader.put(nil, configstore.ErrUnreachable)
+		offer(7)
+		Expect(sidecars()).To(Equal(3), "Redis may know better, and was asked just now")
+		keeper.Refresh()
+		Eventually(sidecars, "10s").Should(Equal(7))
 	})
 
 	It("has tried once Redis answered, be it that nothing is stored", func(ctx SpecContext) {

@@ -58,6 +58,8 @@ func newPlane(config Config) *plane {
 		Source:      func() string { return string(p.keeper.Current().Source) },
 		OpenMasters: func() []string { return p.limiter.OpenMasters() },
 		Fallback:    func() bool { active, _ := p.limiter.Fallback(); return active },
+		Refused:     func() []string { return p.keeper.Current().RefusedNames() },
+		Overflowed:  func() uint64 { return p.limiter.Overflowed() },
 		Credentials: p.links.any,
 	})
 	p.limiter = failover.New(failover.Options{

@@ -1,4 +1,8 @@
 package policy
 
 // ForgetMetrics makes the metrics those of a manager that has just started.
-func ForgetMetrics() { conditionMetric.Reset() }
+func ForgetMetrics() {
+	conditionMetric.mu.Lock()
+	defer conditionMetric.mu.Unlock()
+	conditionMetric.byPolicy = nil
+}

@@ -156,7 +156,7 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 				series = len(family.GetMetric())
 			}
 		}
-		Expect(series).To(Equal(6*3), "of each condition each status")
+		Expect(series).To(Equal(6), "one of each condition")
 	})
 
 	It("does not put off a publication that failed", func(ctx SpecContext) {

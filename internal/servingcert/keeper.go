@@ -123,6 +123,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	elected := k.Elected
 	for {
 		wait, err := k.sync(ctx)
+		k.measure()
 		if err != nil && ctx.Err() == nil {
 			logger.Error(err, "Serving certificates are not current", "retryAfter", retryAfter)
 			wait = retryAfter

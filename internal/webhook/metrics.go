@@ -19,7 +19,11 @@ var validations = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Policies that were created or changed, by what the webhook said.",
 }, []string{"result"})
 
-func init() { metrics.Registry.MustRegister(injections, validations) }
+func init() {
+	metrics.Registry.MustRegister(injections, validations)
+	// There from the start, so that the first error is an increase.
+	injections.WithLabelValues("error", string(injector.ReasonInternalError))
+}
 
 func observe(s injector.Status, err error) {
 	switch {

@@ -83,6 +83,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, options *Options) 
 		return nil, err
 	}
 	mgr.GetLogger().Info("Instance", "instance", instance)
+	go tellLeadership(ctx, mgr.Elected())
 	if err := setup(mgr, direct, instance, identity, options); err != nil {
 		return nil, err
 	}

@@ -69,10 +69,11 @@ type ChargeAnswer struct {
 
 // Observer is told what happens. Its methods are called on request goroutines and must not block.
 type Observer interface {
-	// VerdictTaken is called once for each verdict that asked for a bucket.
-	VerdictTaken(source ratelimit.Source, took time.Duration)
-	// StoreFailed is called once for each group that the store did not answer for.
-	StoreFailed(kind Kind)
+	// VerdictTaken is called once for each verdict that asked for a bucket, with the budget that it had.
+	VerdictTaken(source ratelimit.Source, took, budget time.Duration)
+	// StoreFailed is called once for each group that the store did not answer for. Unknown is true where the store may
+	// have charged nevertheless.
+	StoreFailed(kind Kind, unknown bool)
 	// ChargesReturned is called with the numbers of charges of refused requests that were given back, and of those that
 	// were dropped because that would be in doubt. It is called on other goroutines too.
 	ChargesReturned(given, dropped int)
@@ -150,6 +151,9 @@ func (l *Limiter) OpenMasters() []string {
 	return nil
 }
 
+// Overflowed counts the groups of verdicts that were decided by an overflow bucket, because the fallback's memory was full.
+func (l *Limiter) Overflowed() uint64 { return l.local.overflowed.Load() }
+
 // Decide decides over all groups that govern a request. It returns within the smallest timeout of their policies, those in
 // Shadow left out. It does not end early when the client goes: the verdict is part of the limit either way.
 func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.Verdict {
@@ -165,7 +169,7 @@ func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.
 	if verdict.Outcome != ratelimit.Allowed {
 		l.giveBack(round)
 	}
-	l.options.Observer.VerdictTaken(verdict.Source, time.Since(started))
+	l.options.Observer.VerdictTaken(verdict.Source, time.Since(started), budget)
 	return verdict
 }
 

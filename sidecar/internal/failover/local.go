@@ -29,6 +29,8 @@ type local struct {
 	perShard int
 	shards   [localShards]localShard
 	overflow localShard // by policy name
+	// overflowed counts the groups that an overflow bucket decided.
+	overflowed atomic.Uint64
 	// owedUntil is the time in microseconds from which every bucket is full, so that none has a deficit.
 	owedUntil atomic.Int64
 }
@@ -109,6 +111,7 @@ func (l *local) decide(parts []part, refused bool, nowUS int64) bool {
 	}
 	for i, p := range parts {
 		if keys[i] == nil {
+			l.overflowed.Add(1)
 			keys[i] = l.overflow.find(p.group.Policy.Record.Name, len(l.overflow.keys)+1, nowUS)
 		}
 		for j, charge := range p.group.Charges {

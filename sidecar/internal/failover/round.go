@@ -134,7 +134,7 @@ func (l *Limiter) learn(r *round, budget time.Duration) {
 			a.breaker.succeeded()
 			continue
 		}
-		l.options.Observer.StoreFailed(a.kind)
+		l.options.Observer.StoreFailed(a.kind, a.unknown)
 		if a.question == nil || !a.breaker.failed(a.place, budget, time.Now()) {
 			continue
 		}

@@ -242,13 +242,13 @@ func newWitness() *witness {
 	return &witness{failed: map[failover.Kind]int{}, taken: map[ratelimit.Source]int{}}
 }
 
-func (w *witness) VerdictTaken(source ratelimit.Source, _ time.Duration) {
+func (w *witness) VerdictTaken(source ratelimit.Source, _, _ time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken[source]++
 }
 
-func (w *witness) StoreFailed(kind failover.Kind) {
+func (w *witness) StoreFailed(kind failover.Kind, _ bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed[kind]++

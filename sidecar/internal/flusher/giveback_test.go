@@ -22,8 +22,8 @@ import (
 // returns counts what became of give-backs and debits. It is a failover.Observer.
 type returns struct{ given, dropped, failed, debited, locally, lost atomic.Int64 }
 
-func (r *returns) VerdictTaken(ratelimit.Source, time.Duration) {}
-func (r *returns) StoreFailed(failover.Kind)                    { r.failed.Add(1) }
+func (r *returns) VerdictTaken(ratelimit.Source, time.Duration, time.Duration) {}
+func (r *returns) StoreFailed(failover.Kind, bool)                             { r.failed.Add(1) }
 func (r *returns) Debited(shared, local, dropped int) {
 	r.debited.Add(int64(shared))
 	r.locally.Add(int64(local))

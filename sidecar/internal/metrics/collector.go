@@ -18,6 +18,8 @@ type collector struct {
 	generation  *prometheus.Desc
 	age         *prometheus.Desc
 	source      *prometheus.Desc
+	refused     *prometheus.Desc
+	overflowed  *prometheus.Desc
 	credentials *prometheus.Desc
 }
 
@@ -34,13 +36,15 @@ func newCollector(sources Sources) *collector {
 		generation:  describe("config_generation", "Generation of each policy in force in this sidecar.", "policy"),
 		age:         describe("config_age_seconds", "Time since Redis last confirmed that the policies in force are current; absent before the first time."),
 		source:      describe("config_source", "1 for where the policies in force are from: redis, or secret while Redis was not reached since the start, or none.", "source"),
+		refused:     describe("config_refused", "1 for each policy whose record this sidecar can't use; an older good version may be in force.", "policy"),
+		overflowed:  describe("local_overflow_total", "Local verdicts that shared one bucket with other keys, because the memory for local buckets was full."),
 		credentials: describe("credentials_present", "1 when the pod has Redis credentials; without any it knows no policy but those of its Secret."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.verdicts, c.expressions, c.breakers, c.fallback, c.generation, c.age, c.source, c.credentials} {
+	for _, desc := range []*prometheus.Desc{c.verdicts, c.expressions, c.breakers, c.fallback, c.generation, c.age, c.source, c.refused, c.overflowed, c.credentials} {
 		ch <- desc
 	}
 }
@@ -70,6 +74,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.age, time.Since(confirmed).Seconds())
 	}
 	gauge(c.source, 1, c.sources.Source())
+	for _, policy := range c.sources.Refused() {
+		gauge(c.refused, 1, policy)
+	}
+	ch <- prometheus.MustNewConstMetric(c.overflowed, prometheus.CounterValue, float64(c.sources.Overflowed()))
 	gauge(c.credentials, number(c.sources.Credentials()))
 }
 

@@ -33,6 +33,10 @@ type Sources struct {
 	OpenMasters func() []string
 	// Fallback tells whether verdicts of at least one master are local.
 	Fallback func() bool
+	// Refused are the policies whose records this sidecar can't use.
+	Refused func() []string
+	// Overflowed counts the verdicts that shared an overflow bucket.
+	Overflowed func() uint64
 	// Credentials tells whether there are any.
 	Credentials func() bool
 }
@@ -67,6 +71,8 @@ type Metrics struct {
 	redis    prometheus.Observer
 	local    prometheus.Observer
 	errors   map[failover.Kind]prometheus.Counter
+	late     prometheus.Counter
+	unknown  prometheus.Counter
 	given    prometheus.Counter
 	dropped  prometheus.Counter
 	debits   struct{ shared, local, dropped prometheus.Counter }
@@ -86,6 +92,14 @@ func New(sources Sources) *Metrics {
 		Name: "portero_store_errors_total",
 		Help: "Verdicts that Redis did not give, by kind; the policies' failure modes decided them.",
 	}, []string{"kind"})
+	late := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "portero_verdicts_late_total",
+		Help: "Verdicts that took more than 2 ms longer than the smallest store.timeout of their policies.",
+	})
+	unknown := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "portero_store_unknown_total",
+		Help: "Those of the store's errors after which nobody knows whether Redis charged: they count as charged, and are never repeated.",
+	})
 	returns := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "portero_charges_returned_total",
 		Help: "Charges of requests that another limit refused, by result: given_back, or dropped where Redis could not prove that a return mints nothing.",
@@ -99,7 +113,7 @@ func New(sources Sources) *Metrics {
 		Help: "Always 1; the version is in the labels.",
 	}, []string{"version", "goversion"})
 	build.WithLabelValues(sources.Version, runtime.Version()).Set(1)
-	registry.MustRegister(durations, failures, returns, debits, build, newCollector(sources),
+	registry.MustRegister(durations, failures, late, unknown, returns, debits, build, newCollector(sources),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	m := &Metrics{
@@ -107,6 +121,8 @@ func New(sources Sources) *Metrics {
 		redis:    durations.WithLabelValues(sourceRedis),
 		local:    durations.WithLabelValues(sourceLocal),
 		errors:   make(map[failover.Kind]prometheus.Counter, len(failover.Kinds)),
+		late:     late,
+		unknown:  unknown,
 		given:    returns.WithLabelValues(resultGivenBack),
 		dropped:  returns.WithLabelValues(resultDropped),
 	}
@@ -123,8 +139,14 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
+// grace is how much longer than its budget a verdict may take.
+const grace = 2 * time.Millisecond
+
 // VerdictTaken implements failover.Observer.
-func (m *Metrics) VerdictTaken(source ratelimit.Source, took time.Duration) {
+func (m *Metrics) VerdictTaken(source ratelimit.Source, took, budget time.Duration) {
+	if took > budget+grace {
+		m.late.Inc()
+	}
 	switch source {
 	case ratelimit.FromRedis:
 		m.redis.Observe(took.Seconds())
@@ -134,7 +156,10 @@ func (m *Metrics) VerdictTaken(source ratelimit.Source, took time.Duration) {
 }
 
 // StoreFailed implements failover.Observer. A kind that is not among failover.Kinds counts as other.
-func (m *Metrics) StoreFailed(kind failover.Kind) {
+func (m *Metrics) StoreFailed(kind failover.Kind, unknown bool) {
+	if unknown {
+		m.unknown.Inc()
+	}
 	counter, known := m.errors[kind]
 	if !known {
 		counter = m.errors[failover.KindOther]

@@ -33,6 +33,8 @@ var _ = Describe("Metrics", func() {
 			Source:      func() string { return "secret" },
 			OpenMasters: func() []string { return []string{"10.0.0.7:6379"} },
 			Fallback:    func() bool { return fallback },
+			Refused:     func() []string { return []string{"later"} },
+			Overflowed:  func() uint64 { return 17 },
 			Credentials: func() bool { return true },
 		})
 	})
@@ -49,10 +51,10 @@ var _ = Describe("Metrics", func() {
 		}
 		counted.Count(&ratelimit.Verdict{Limits: []ratelimit.LimitResult{{Limit: limit, Allowed: true}}})
 		counted.CountFailures([]ratelimit.Failure{{Policy: limit.Policy, Limit: limit}, {Policy: limit.Policy}})
-		measured.VerdictTaken(ratelimit.FromRedis, 11*time.Millisecond)
-		measured.VerdictTaken(ratelimit.FromLocal, 13*time.Millisecond)
-		measured.StoreFailed(failover.KindTimeout)
-		measured.StoreFailed("unheard of")
+		measured.VerdictTaken(ratelimit.FromRedis, 11*time.Millisecond, 10*time.Millisecond)
+		measured.VerdictTaken(ratelimit.FromLocal, 13*time.Millisecond, 10*time.Millisecond)
+		measured.StoreFailed(failover.KindTimeout, true)
+		measured.StoreFailed("unheard of", false)
 		measured.ChargesReturned(3, 1)
 		measured.Debited(5, 2, 1)
 		confirmed, fallback = time.Now().Add(-time.Minute), true
@@ -69,6 +71,10 @@ var _ = Describe("Metrics", func() {
 			ContainSubstring(`portero_store_errors_total{kind="timeout"} 1`),
 			ContainSubstring(`portero_store_errors_total{kind="other"} 1`),
 			ContainSubstring(`portero_store_errors_total{kind="memory"} 0`),
+			ContainSubstring(`portero_verdicts_late_total 1`),
+			ContainSubstring(`portero_store_unknown_total 1`),
+			ContainSubstring(`portero_config_refused{policy="later"} 1`),
+			ContainSubstring(`portero_local_overflow_total 17`),
 			ContainSubstring(`portero_charges_returned_total{result="given_back"} 3`),
 			ContainSubstring(`portero_charges_returned_total{result="dropped"} 1`),
 			ContainSubstring(`portero_debits_total{result="shared"} 5`),

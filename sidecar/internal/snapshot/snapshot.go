@@ -58,6 +58,15 @@ func (s *Snapshot) Generations() map[string]int64 {
 	return generations
 }
 
+// RefusedNames are the policies whose records this sidecar can't use.
+func (s *Snapshot) RefusedNames() []string {
+	names := make([]string, 0, len(s.Refused))
+	for i := range s.Refused {
+		names = append(names, s.Refused[i].Name)
+	}
+	return names
+}
+
 // Options are what a Keeper works with. All are required.
 type Options struct {
 	Log *slog.Logger

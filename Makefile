@@ -35,12 +35,13 @@ build: ## Build the manager and the sidecar into bin/, static and stripped.
 	CGO_ENABLED=0 go build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/manager ./cmd/sidecar
 
 .PHONY: generate
-generate: ## Write generated code, manifests and the API reference: deepcopy, CRD, RBAC, api/v1alpha1/README.md.
+generate: ## Write generated code, manifests and the API reference: deepcopy, CRD, RBAC, PrometheusRule, api/v1alpha1/README.md.
 	$(TOOL) controller-gen object paths=./api/...
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=portero-manager paths="{./controllers/...,./internal/...,./cmd/...}" output:rbac:dir=config/rbac
 	$(TOOL) crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/apireference/config.yaml \
 		--templates-dir=hack/apireference/templates --renderer=markdown --output-path=api/v1alpha1/README.md
+	hack/prometheusrule >config/prometheus/prometheusrule.yaml
 
 .PHONY: fmt
 fmt: ## Format all Go code and tidy all modules.
@@ -50,7 +51,7 @@ fmt: ## Format all Go code and tidy all modules.
 ##@ Check
 
 .PHONY: verify
-verify: generate tidy-check vet lint manifests vuln clean-tree ## Generate, check everything that reads only, and fail if the tree is dirty after.
+verify: generate tidy-check vet lint manifests alerts vuln clean-tree ## Generate, check everything that reads only, and fail if the tree is dirty after.
 
 .PHONY: tidy-check
 tidy-check: ## Check that go.mod and go.sum are tidy.
@@ -69,6 +70,11 @@ lint: ## Run golangci-lint and shellcheck.
 .PHONY: manifests
 manifests: kubectl-bin ## Render every kustomization, so that none is broken.
 	hack/manifests "$(KUBECTL_BIN)"
+
+.PHONY: alerts
+alerts: ## Check the alert rules and run their unit tests.
+	hack/promtool check rules config/prometheus/alerts.yaml
+	hack/promtool test rules config/prometheus/tests/*.yaml
 
 .PHONY: vuln
 vuln: ## Check dependencies for known vulnerabilities, where the database can be reached.

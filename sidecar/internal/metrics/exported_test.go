@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,8 @@ import (
 // described are the parts of a Desc's text.
 var described = regexp.MustCompile(`^Desc\{fqName: "(portero_\w+)", help: .*variableLabels: \{([\w,]*)\}\}$`)
 
+var update = flag.Bool("update", false, "write testdata/exported.txt")
+
 var _ = Describe("The list of what a sidecar exposes", func() {
 	// hack/alerts holds alert rules against this list: it can't import the sidecar's packages.
 	It("is that of testdata/exported.txt, with the kinds of the store's errors", func() {
@@ -35,7 +38,11 @@ var _ = Describe("The list of what a sidecar exposes", func() {
 			lines = append(lines, fmt.Sprintf("portero_store_errors_total{kind=%q}", string(kind)))
 		}
 		slices.Sort(lines)
-		list, err := os.ReadFile(filepath.Join("testdata", "exported.txt"))
+		path := filepath.Join("testdata", "exported.txt")
+		if *update {
+			Expect(os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)).To(Succeed())
+		}
+		list, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Join(lines, "\n") + "\n").To(Equal(string(list)))
 	})

@@ -62,7 +62,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	w := &wiring{options: options, client: mgr.GetClient(), policies: &trigger.Trigger{}, namespaces: &trigger.Trigger{}}
 	w.link = &redislink.Link{
 		Client: w.client, SystemNamespace: options.SystemNamespace, Instance: options.Instance, Fence: options.Fence,
-		Changed: w.redisChanged, Recovered: w.redisRecovered,
+		Changed: w.redisChanged, Recovered: w.redisRecovered, Recorder: mgr.GetEventRecorder("portero-manager"),
 	}
 	w.board = &beats.Board{Source: w.readHeartbeats, Namespaces: w.polled, Changed: w.policiesChanged, Now: time.Now}
 	w.publisher = &publisher.Publisher{Store: w.link, Policies: w.policiesIn, Kept: w.kept, Changed: w.wantedChanged}
@@ -75,7 +75,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	reconciler := &policy.Reconciler{
 		Client: w.client, Recorder: mgr.GetEventRecorder("portero-manager"), Publisher: w.publisher, Board: w.board,
-		Redis: w.link.Problem, Credentials: w.credentials.Problem,
+		Redis: w.link.Problem, RedisWarning: w.link.Warning, Credentials: w.credentials.Problem,
 		TrafficWrites: rate.NewLimiter(policy.TrafficWritesPerSecond, policy.TrafficWritesPerSecond), Now: time.Now,
 	}
 	for _, setup := range []func() error{

@@ -193,6 +193,9 @@ func decideDegraded(f *Facts) verdict {
 	if v := checkFallback(f); v != nil {
 		return yes(v.reason, "%s", v.message)
 	}
+	if f.RedisWarning != "" {
+		return no(portero.ReasonHealthy, "no sidecar is known to decide locally; but redis should be set otherwise: %s", f.RedisWarning)
+	}
 	return no(portero.ReasonHealthy, "no sidecar is known to decide locally")
 }
 

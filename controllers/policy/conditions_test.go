@@ -156,6 +156,15 @@ var _ = Describe("Conditions", func() {
 			metav1.ConditionFalse, portero.ReasonWaiting, metav1.ConditionFalse, "a, b, c, 2 more"),
 	)
 
+	It("tells of settings of Redis without calling that degraded", func() {
+		for _, c := range policy.Conditions(healthy(func(f *policy.Facts) { f.RedisWarning = "maxmemory-policy is allkeys-lru" })) {
+			if c.Type == string(portero.ConditionDegraded) {
+				Expect(c.Status).To(Equal(metav1.ConditionFalse))
+				Expect(c.Message).To(HaveSuffix("but redis should be set otherwise: maxmemory-policy is allkeys-lru"))
+			}
+		}
+	})
+
 	It("tells of pods that traffic reaches without a sidecar", func() {
 		Expect(summary(healthy(withPods(enforcing("a"), enforcing("b", neverAsked))))).To(HaveSuffix("TrafficBypass=True/PodsUnprotected"))
 	})

@@ -52,8 +52,10 @@ type Reconciler struct {
 	Board     Board
 	// Redis and Credentials tell what is wrong with Redis, and with the credentials of a namespace or what its Secret holds of a policy, nil when
 	// nothing is.
-	Redis       func() *problem.Problem
-	Credentials func(namespace, policy string) *problem.Problem
+	Redis func() *problem.Problem
+	// RedisWarning tells which settings of Redis should be others; empty when none.
+	RedisWarning func() string
+	Credentials  func(namespace, policy string) *problem.Problem
 	// TrafficWrites bounds the status writes that only carry new traffic figures, over all policies.
 	TrafficWrites *rate.Limiter
 	Now           func() time.Time

@@ -21,6 +21,8 @@ type Facts struct {
 	// Redis and Credentials say what is wrong with the store and with the namespace's credentials; nil when nothing is.
 	Redis       *problem.Problem
 	Credentials *problem.Problem
+	// RedisWarning tells which settings of Redis should be others; empty when none.
+	RedisWarning string
 	// Pods are those that the policy selects; nil with PodsUnknown when the selector can't be read.
 	Pods        []PodFacts
 	PodsUnknown bool

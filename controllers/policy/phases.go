@@ -138,6 +138,7 @@ func (r *Reconciler) publish(ctx context.Context, p *pass) error {
 	update.Sidecars, update.Hold = share(&p.facts)
 	err := r.Publisher.Publish(ctx, p.policy.Namespace, update)
 	p.facts.Publish = problem.Of(err, portero.ReasonPublishFailed)
+	p.facts.RedisWarning = r.RedisWarning()
 	p.facts.Redis, p.facts.Credentials = r.Redis(), r.Credentials(p.policy.Namespace, p.policy.Name)
 	switch {
 	case p.facts.Publish == nil:

@@ -57,9 +57,10 @@ var _ = Describe("Traffic in a status", Ordered, func() {
 		board, away, now = &traffic{}, nil, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 		reconciler = &policy.Reconciler{
 			Client: api.Client, Recorder: events.NewFakeRecorder(100), Publisher: board, Board: board,
-			Redis:       func() *problem.Problem { return away },
-			Credentials: func(string, string) *problem.Problem { return nil },
-			Now:         func() time.Time { return now },
+			RedisWarning: func() string { return "" },
+			Redis:        func() *problem.Problem { return away },
+			Credentials:  func(string, string) *problem.Problem { return nil },
+			Now:          func() time.Time { return now },
 			// One write, and no other while a spec runs.
 			TrafficWrites: rate.NewLimiter(rate.Every(time.Hour), 1),
 		}

@@ -138,20 +138,6 @@ func slow(err error) bool {
 	return true
 }
 
-// warn logs settings of the servers under which Portero keeps less than it promises.
-func (s *session) warn(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	warnings, err := s.admin.CheckServer(ctx)
-	log := logf.FromContext(ctx)
-	if err != nil {
-		log.V(1).Info("Check of the servers' settings is incomplete", "error", err.Error())
-	}
-	for _, w := range warnings {
-		log.Info("Redis is set otherwise than it should be", "node", w.Node, "setting", w.Setting, "value", w.Value, "consequence", w.Message)
-	}
-}
-
 // EnsureUser makes each node know the namespace's user with exactly these passwords.
 func (l *Link) EnsureUser(ctx context.Context, namespace string, passwords ...string) error {
 	s, err := l.use(ctx)

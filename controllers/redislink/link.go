@@ -5,12 +5,14 @@
 package redislink
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,6 +21,7 @@ import (
 	"github.com/portero-dev/portero/controllers/fence"
 	"github.com/portero-dev/portero/controllers/problem"
 	"github.com/portero-dev/portero/internal/keyspace"
+	"github.com/portero-dev/portero/internal/redisadmin"
 )
 
 const (
@@ -29,8 +32,8 @@ const (
 	checkTimeout = 2 * time.Second
 	// firstLook bounds how long others wait, at the start, for the first look to tell how Redis is.
 	firstLook = 5 * time.Second
-	// warnEvery is the time between two looks at the servers' settings.
-	warnEvery = 10 * time.Minute
+	// defaultSettingsEvery is the time between two looks at the servers' settings.
+	defaultSettingsEvery = 5 * time.Minute
 )
 
 // Link is the connection. The exported fields are required and set before the start; all methods are safe for concurrent
@@ -40,10 +43,15 @@ type Link struct {
 	SystemNamespace string
 	Instance        keyspace.Instance
 	Fence           *fence.Fence
+	// Recorder tells Events of the servers' settings.
+	Recorder events.EventRecorder
 	// Changed is called, from the watching goroutine, when Problem changed.
 	Changed func()
 	// Recovered is called, from the watching goroutine, when a node may have lost what it held: users, library, records.
 	Recovered func()
+
+	// SettingsEvery is the time between two looks at the servers' settings while nothing happens; 5 minutes when 0.
+	SettingsEvery time.Duration
 
 	once  sync.Once
 	again chan struct{} // makes the watcher look at once
@@ -53,6 +61,8 @@ type Link struct {
 	session *session
 	problem *problem.Problem
 	looked  bool
+	// warnings are what the last look at the servers' settings found.
+	warnings []redisadmin.Warning
 }
 
 func (l *Link) init() {
@@ -249,9 +259,10 @@ func (w *watcher) lookOnce(ctx context.Context) {
 	if lost && len(health.starts) > 0 {
 		l.Recovered()
 	}
-	if believed && health.problem == nil && time.Since(w.warned) > warnEvery {
+	every := cmp.Or(l.SettingsEvery, defaultSettingsEvery)
+	if believed && health.problem == nil && (lost || time.Since(w.warned) > every) {
 		w.warned = time.Now()
-		s.warn(ctx)
+		l.lookAtSettings(ctx, s)
 	}
 }
 

@@ -11,7 +11,13 @@ var up = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "1 while every Redis master answers the leading manager and holds the Function library.",
 }, nil)
 
-func init() { metrics.Registry.MustRegister(up) }
+// warned has series from the first look on, for the reason of up.
+var warned = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "portero_redis_warning",
+	Help: "Nodes of Redis that are set otherwise than they should be, by kind: eviction, full_coverage, version, or unknown where that can't be read.",
+}, []string{"kind"})
+
+func init() { metrics.Registry.MustRegister(up, warned) }
 
 func boolToFloat(b bool) float64 {
 	if b {

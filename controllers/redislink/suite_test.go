@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,7 +70,7 @@ func connect(ctx context.Context, changes ...func(*redislink.Link)) (*redislink.
 	link := &redislink.Link{
 		Client: api, SystemNamespace: "portero-system", Instance: instance,
 		Fence:   &fence.Fence{Reader: api, Identity: "us", Lease: client.ObjectKey{Namespace: "portero-system", Name: "portero-manager"}},
-		Changed: func() {}, Recovered: func() {},
+		Changed: func() {}, Recovered: func() {}, Recorder: events.NewFakeRecorder(100),
 	}
 	for _, change := range changes {
 		change(link)

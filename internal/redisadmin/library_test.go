@@ -155,11 +155,13 @@ var _ = Describe("CheckServer", func() {
 		Expect(warnings[0].Node).To(Equal(cluster.Nodes[4].Addr()))
 		Expect(warnings[0].Setting).To(Equal("cluster-require-full-coverage"))
 		Expect(warnings[1].Setting).To(Equal("maxmemory-policy"))
+		Expect(warnings[0].Kind).To(Equal(redisadmin.WarnFullCoverage))
+		Expect(warnings[1].Kind).To(Equal(redisadmin.WarnEviction))
 		Expect(warnings[1].Value).To(Equal("allkeys-lru"))
 		Expect(warnings[1].Message).To(ContainSubstring("set it to noeviction"))
 	})
 
-	It("says so where the settings may not be read", func(ctx SpecContext) {
+	It("learns the eviction policy by INFO where settings may not be read, and calls the rest unknown", func(ctx SpecContext) {
 		for _, node := range cluster.Nodes {
 			Expect(node.Client().ACLSetUser(ctx, "managed", "reset", "on", ">managed", "~*", "&*", "+@all", "-config").Err()).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { node.Client().ACLDelUser(ctx, "managed") })
@@ -168,6 +170,13 @@ var _ = Describe("CheckServer", func() {
 		warnings, err := admin.CheckServer(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(warnings).To(HaveLen(6))
-		Expect(warnings[0].Setting).To(Equal("CONFIG GET"))
+		Expect(warnings).To(HaveEach(And(
+			HaveField("Kind", redisadmin.WarnUnknown), HaveField("Setting", "cluster-require-full-coverage"), HaveField("Value", "unknown"))))
+		set(ctx, "maxmemory-policy", "volatile-lru")
+		warnings, err = admin.CheckServer(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(HaveLen(7))
+		Expect(warnings).To(ContainElement(And(
+			HaveField("Node", cluster.Nodes[4].Addr()), HaveField("Kind", redisadmin.WarnEviction), HaveField("Value", "volatile-lru"))))
 	})
 })

@@ -16,8 +16,23 @@ import (
 // The floor of Redis' version: the first with Functions.
 const minMajor = 7
 
+// WarningKind says what a warning is about. It is a closed set: the label of a metric.
+type WarningKind string
+
+// The kinds.
+const (
+	WarnEviction     WarningKind = "eviction"      // a full memory makes buckets vanish, and come back full
+	WarnFullCoverage WarningKind = "full_coverage" // one dead master stops all
+	WarnVersion      WarningKind = "version"       // below the floor
+	WarnUnknown      WarningKind = "unknown"       // a setting may not be read
+)
+
+// WarningKinds are all kinds.
+var WarningKinds = []WarningKind{WarnEviction, WarnFullCoverage, WarnVersion, WarnUnknown}
+
 // Warning is a setting of a node under which Portero keeps less than it promises.
 type Warning struct {
+	Kind    WarningKind
 	Node    string // address
 	Setting string
 	Value   string
@@ -25,7 +40,8 @@ type Warning struct {
 }
 
 // CheckServer looks at every node's version and settings, and gives what there is to warn of, sorted by node and setting.
-// A node that does not let its settings be read gives a warning too. The error is a *NodesError for nodes that do not
+// Where CONFIG GET is refused, as managed services do, INFO tells the eviction policy, and what remains unread is a warning
+// of its own. The error is a *NodesError for nodes that do not
 // answer.
 func (a *Admin) CheckServer(ctx context.Context) ([]Warning, error) {
 	var mutex sync.Mutex
@@ -40,10 +56,7 @@ func (a *Admin) CheckServer(ctx context.Context) ([]Warning, error) {
 		var refusal redis.Error
 		switch {
 		case errors.As(err, &refusal):
-			found = append(found, Warning{
-				Node: seen.Addr, Setting: "CONFIG GET", Value: err.Error(),
-				Message: "the settings can't be checked: see that maxmemory-policy is noeviction and cluster-require-full-coverage no",
-			})
+			found = append(found, checkUnread(ctx, node, seen)...)
 		case err != nil:
 			return fmt.Errorf("look at the settings: %w", err)
 		default:
@@ -62,16 +75,42 @@ func (a *Admin) CheckServer(ctx context.Context) ([]Warning, error) {
 
 // readSettings asks for the two settings by name: a pattern would bring passwords along.
 func readSettings(ctx context.Context, node node) (map[string]string, error) {
-	settings, err := node.ConfigGet(ctx, "maxmemory-policy").Result()
+	settings, err := node.ConfigGet(ctx, evictionPolicy).Result()
 	if err != nil {
 		return nil, err
 	}
-	coverage, err := node.ConfigGet(ctx, "cluster-require-full-coverage").Result()
+	coverage, err := node.ConfigGet(ctx, fullCoverage).Result()
 	if err != nil {
 		return nil, err
 	}
 	maps.Copy(settings, coverage)
 	return settings, nil
+}
+
+// The settings that are looked at.
+const (
+	evictionPolicy = "maxmemory-policy"
+	fullCoverage   = "cluster-require-full-coverage"
+)
+
+// unread is the value of a setting that nobody may read.
+const unread = "unknown"
+
+// checkUnread looks at what INFO tells, and warns of what it does not.
+func checkUnread(ctx context.Context, node node, seen Node) []Warning {
+	found := []Warning{{
+		Kind: WarnUnknown, Node: seen.Addr, Setting: fullCoverage, Value: unread,
+		Message: "CONFIG GET is refused: see that it is no, else one dead master stops all",
+	}}
+	info, err := node.InfoMap(ctx, "memory").Result()
+	policy := info["Memory"]["maxmemory_policy"]
+	if err != nil || policy == "" {
+		return append(found, Warning{
+			Kind: WarnUnknown, Node: seen.Addr, Setting: evictionPolicy, Value: unread,
+			Message: "CONFIG GET is refused and INFO does not tell: see that it is noeviction, else evicted buckets come back full",
+		})
+	}
+	return append(found, checkEviction(seen, policy)...)
 }
 
 func checkVersion(node Node) []Warning {
@@ -80,24 +119,28 @@ func checkVersion(node Node) []Warning {
 		return nil
 	}
 	return []Warning{{
-		Node: node.Addr, Setting: "version", Value: node.Version,
+		Kind: WarnVersion, Node: node.Addr, Setting: "version", Value: node.Version,
 		Message: "Redis below 7.0 has no Functions, which decide over the buckets: upgrade to Redis 7.0 or Valkey 7.2",
 	}}
 }
 
 func checkSettings(node Node, settings map[string]string) []Warning {
-	var found []Warning
-	if value := settings["maxmemory-policy"]; value != "noeviction" {
+	found := checkEviction(node, settings[evictionPolicy])
+	if value := settings[fullCoverage]; value != "no" {
 		found = append(found, Warning{
-			Node: node.Addr, Setting: "maxmemory-policy", Value: value,
-			Message: "an evicted bucket comes back full, which lets clients exceed their limits: set it to noeviction",
-		})
-	}
-	if value := settings["cluster-require-full-coverage"]; value != "no" {
-		found = append(found, Warning{
-			Node: node.Addr, Setting: "cluster-require-full-coverage", Value: value,
+			Kind: WarnFullCoverage, Node: node.Addr, Setting: fullCoverage, Value: value,
 			Message: "one dead master makes all nodes refuse until its replica takes over, so all limits fall back to local ones: set it to no",
 		})
 	}
 	return found
+}
+
+func checkEviction(node Node, policy string) []Warning {
+	if policy == "noeviction" {
+		return nil
+	}
+	return []Warning{{
+		Kind: WarnEviction, Node: node.Addr, Setting: evictionPolicy, Value: policy,
+		Message: "an evicted bucket comes back full, which lets clients exceed their limits: set it to noeviction",
+	}}
 }

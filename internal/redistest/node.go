@@ -39,12 +39,16 @@ type Node struct {
 
 func newNode(c *Cluster, dir string, port, busPort int) *Node {
 	n := &Node{cluster: c, dir: dir, port: port, busPort: busPort}
-	n.client = redis.NewClient(&redis.Options{
-		Addr: n.Addr(), Password: c.options.Password, TLSConfig: c.tlsConfig(), MaxRetries: -1, DialerRetries: 1,
+	n.client = n.newClient()
+	return n
+}
+
+func (n *Node) newClient() *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: n.Addr(), Password: n.cluster.options.Password, TLSConfig: n.cluster.tlsConfig(), MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: noMaintNotifications(),
 	})
-	return n
 }
 
 // Addr is where the node listens, as host:port.
@@ -131,6 +135,9 @@ func (n *Node) spawn() error {
 		defer close(exited)
 		cmd := exec.Command("redis-server", filepath.Join(n.dir, "redis.conf"))
 		cmd.Dir = n.dir
+		if n.cluster.options.Clock {
+			cmd.Env = n.clockEnv()
+		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			started <- err
@@ -179,10 +186,12 @@ func (n *Node) lastLog() string {
 
 // configure writes the node's redis.conf.
 func (n *Node) configure() error {
-	if err := os.Mkdir(n.dir, 0o700); err != nil {
-		return err
-	}
 	o := n.cluster.options
+	if o.Clock {
+		if err := os.WriteFile(filepath.Join(n.dir, clockFile), make([]byte, 8), 0o600); err != nil {
+			return err
+		}
+	}
 	lines := []string{
 		"bind " + host,
 		fmt.Sprintf("port %d", n.port),

@@ -54,6 +54,8 @@ type Options struct {
 	Persist bool
 	// TLS makes the nodes speak TLS alone, to clients and among themselves; see Cluster.TLS for the certificates.
 	TLS bool
+	// Clock gives each node a clock of its own that Node.StepClock sets; it needs a C compiler.
+	Clock bool
 	// Announce is asked once for each node's address, and answers the port on the same host that the node tells clients and
 	// replicas instead of its own: for something in between. Methods of Node still reach the node itself.
 	Announce func(addr string) (port int, err error)
@@ -72,6 +74,8 @@ type Cluster struct {
 
 	options Options
 	dir     string
+	// started counts the nodes that came later.
+	started int
 	client  *redis.ClusterClient
 }
 
@@ -118,12 +122,20 @@ func start(ctx context.Context, options Options) (_ *Cluster, err error) {
 			return nil, fmt.Errorf("make certificates: %w", err)
 		}
 	}
+	if options.Clock {
+		if err := buildClock(ctx, c.dir); err != nil {
+			return nil, err
+		}
+	}
 	ports, err := freePorts(2 * nodes)
 	if err != nil {
 		return nil, err
 	}
 	for i := range nodes {
 		node := newNode(c, filepath.Join(c.dir, strconv.Itoa(i)), ports[2*i], ports[2*i+1])
+		if err := os.Mkdir(node.dir, 0o700); err != nil {
+			return nil, err
+		}
 		if err := node.configure(); err != nil {
 			return nil, fmt.Errorf("configure node %d: %w", i, err)
 		}

@@ -136,6 +136,60 @@ var _ = Describe("A throw-away cluster", func() {
 		Expect(as("", "")).To(MatchError(ContainSubstring("NOAUTH")))
 	}, NodeTimeout(time.Minute))
 
+	It("takes one more master, moves slots with their keys, and lets the node go again", func(ctx SpecContext) {
+		cluster := redistest.Start(ctx, GinkgoT(), redistest.Options{Password: "secret"})
+		Expect(cluster.Client().Set(ctx, key, "v", 0).Err()).To(Succeed())
+		old, err := cluster.MasterOf(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		slot, err := cluster.Client().ClusterKeySlot(ctx, key).Result()
+		Expect(err).NotTo(HaveOccurred())
+		added, err := cluster.AddMaster(ctx)
+		Expect(err).NotTo(HaveOccurred())
+
+		for _, way := range []redistest.SlotMove{{Slot: int(slot), From: old, To: added}, {Slot: int(slot), From: added, To: old}} {
+			Expect(way.Begin(ctx)).To(Succeed())
+			Expect(cluster.Client().Get(ctx, key).Result()).To(Equal("v"))
+			Expect(way.Finish(ctx)).To(Succeed())
+			Expect(cluster.WaitHealthy(ctx)).To(Succeed())
+			Expect(cluster.MasterOf(ctx, key)).To(BeIdenticalTo(way.To))
+			Expect(cluster.Client().Get(ctx, key).Result()).To(Equal("v"))
+		}
+		Expect(cluster.Remove(ctx, added)).To(Succeed())
+		Expect(cluster.Nodes).To(HaveLen(6))
+	}, NodeTimeout(time.Minute))
+
+	It("moves a node to another address", func(ctx SpecContext) {
+		cluster := redistest.Start(ctx, GinkgoT(), redistest.Options{Persist: true})
+		Expect(cluster.Client().Set(ctx, key, "v", 0).Err()).To(Succeed())
+		master, err := cluster.MasterOf(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		before := master.Addr()
+		Expect(master.MoveAddr(ctx)).To(Succeed())
+		Expect(master.Addr()).NotTo(Equal(before))
+		Expect(cluster.WaitHealthy(ctx)).To(Succeed())
+		Eventually(func() (string, error) { return cluster.Client().Get(ctx, key).Result() }, "20s").Should(Equal("v"))
+	}, NodeTimeout(time.Minute))
+
+	It("steps a node's clock, forth and back, over a restart too", func(ctx SpecContext) {
+		cluster := redistest.Start(ctx, GinkgoT(), redistest.Options{Clock: true})
+		node := cluster.Nodes[0]
+		ahead := func() time.Duration {
+			before := time.Now()
+			told, err := node.Client().Time(ctx).Result()
+			Expect(err).NotTo(HaveOccurred())
+			return told.Sub(before)
+		}
+		for _, step := range []time.Duration{0, time.Hour, -time.Hour, 1500 * time.Millisecond} {
+			Expect(node.StepClock(step)).To(Succeed())
+			Expect(ahead()).To(BeNumerically("~", step, 500*time.Millisecond))
+		}
+		Expect(node.StepClock(time.Minute)).To(Succeed())
+		node.Stop()
+		Expect(node.Restart(ctx)).To(Succeed())
+		Expect(ahead()).To(BeNumerically("~", time.Minute, 500*time.Millisecond))
+		Expect(cluster.WaitHealthy(ctx)).To(Succeed())
+	}, NodeTimeout(time.Minute))
+
 	It("speaks TLS to clients that have a certificate", func(ctx SpecContext) {
 		cluster := redistest.Start(ctx, GinkgoT(), redistest.Options{TLS: true})
 		Expect(cluster.Client().Set(ctx, key, "v", 0).Err()).To(Succeed())

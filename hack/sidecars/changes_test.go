@@ -188,7 +188,7 @@ var _ = Describe("A live change of a policy", Ordered, func() {
 		pods []*pod
 	)
 	BeforeAll(func(ctx SpecContext) {
-		t = newTenant(ctx)
+		t = common.newTenant(ctx)
 		pods = []*pod{start(ctx, binary, t, appAddr), start(ctx, binary, t, appAddr)}
 	})
 	apply := func(ctx context.Context, name string, generation int64, spec v1alpha1.RateLimitPolicySpec) {

@@ -74,7 +74,7 @@ func passed(ctx context.Context, n int, key string, pods ...*pod) int {
 
 // beat is the pod's heartbeat, as the manager reads it.
 func (p *pod) beat(ctx context.Context, t *tenant) (*bucketconfig.Heartbeat, error) {
-	client := redisclient.NewAdmin(redisclient.Options{Addrs: cluster.Addrs()})
+	client := redisclient.NewAdmin(redisclient.Options{Addrs: t.cluster.Addrs()})
 	defer client.Close()
 	beats, err := configstore.NewHeartbeats(client, instance, t.name).Read(ctx, []string{p.uid})
 	if err != nil {
@@ -110,7 +110,7 @@ var _ = Describe("A sidecar of the schema version before", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { previousBinary = buildPrevious(ctx) }, NodeTimeout(patience*9))
 
 	BeforeEach(func(ctx SpecContext) {
-		t = newTenant(ctx)
+		t = common.newTenant(ctx)
 		t.publish(ctx, newRecord("checkout", 1, hourly(20)))
 		old, current = start(ctx, previousBinary, t, appAddr), start(ctx, binary, t, appAddr)
 		both(ctx, 1)

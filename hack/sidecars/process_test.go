@@ -54,6 +54,8 @@ func launch(ctx context.Context, binary string, args ...string) (*os.Process, st
 type pod struct {
 	uid     string
 	process *os.Process
+	// credentials is the folder of the Secret's files.
+	credentials string
 	// addr is the protected port, and admin where its probes and metrics are.
 	addr, admin string
 }
@@ -61,18 +63,30 @@ type pod struct {
 // start starts a sidecar of a binary before an app, and ends it with the spec or the suite.
 func start(ctx context.Context, binary string, t *tenant, upstream string) *pod {
 	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	for name, content := range t.secret {
-		Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
-	}
+	p := &pod{uid: unique("uid"), credentials: GinkgoT().TempDir()}
+	p.mount(t.secret)
 	labels := filepath.Join(GinkgoT().TempDir(), "labels")
 	Expect(os.WriteFile(labels, []byte("app=\"checkout\"\n"), 0o600)).To(Succeed())
-	p := &pod{uid: unique("uid")}
 	process, line := launch(ctx, binary,
-		"-namespace", t.name, "-pod", p.uid, "-uid", p.uid, "-upstream", upstream, "-credentials", dir, "-labels", labels)
+		"-namespace", t.name, "-pod", p.uid, "-uid", p.uid, "-upstream", upstream, "-credentials", p.credentials, "-labels", labels)
+	// A connection that the client opened and never used would hold up the drain.
+	DeferCleanup(http.DefaultClient.CloseIdleConnections)
 	p.process = process
 	p.addr, p.admin, _ = strings.Cut(strings.TrimSpace(line), " ")
 	return p
+}
+
+// mount writes a version of the Secret as kubelet does: into a folder of its own, to which a link is then swapped.
+func (p *pod) mount(secret map[string]string) {
+	GinkgoHelper()
+	version, err := os.MkdirTemp(p.credentials, "..version")
+	Expect(err).NotTo(HaveOccurred())
+	for name, content := range secret {
+		Expect(os.WriteFile(filepath.Join(version, name), []byte(content), 0o600)).To(Succeed())
+	}
+	link := version + ".link"
+	Expect(os.Symlink(filepath.Base(version), link)).To(Succeed())
+	Expect(os.Rename(link, filepath.Join(p.credentials, "..data"))).To(Succeed())
 }
 
 func (p *pod) url(path string) string { return "http://" + p.addr + path }

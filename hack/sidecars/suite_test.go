@@ -34,9 +34,8 @@ const (
 )
 
 var (
-	cluster *redistest.Cluster
-	manager *redisadmin.Admin
-	writer  *configstore.Writer
+	// common is the Redis Cluster of all specs but those that harm theirs.
+	common *backend
 	// binary is a sidecar of this tree.
 	binary string
 	// app is the app's binary, and appAddr where it listens.
@@ -46,19 +45,11 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	cluster = redistest.Start(ctx, GinkgoT(), redistest.Options{ACLFile: true})
-	options := redisclient.Options{Addrs: cluster.Addrs()}
-	manager = redisadmin.New(options, instance)
-	DeferCleanup(manager.Close)
-	client := redisclient.NewAdmin(options)
-	DeferCleanup(client.Close)
-	writer = configstore.NewWriter(client, instance, 1)
-	_, err := manager.EnsureLibrary(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	common = startBackend(ctx, redistest.Options{ACLFile: true})
 
 	binary = build(ctx, "../..", "./hack/faults/sidecar", "current")
 	app = build(ctx, "../..", "./hack/sidecars/app", "app")
-	t := newTenant(ctx)
+	t := common.newTenant(ctx)
 	t.publish(ctx, clientsPolicy())
 	_, line := launch(ctx, app)
 	appAddr = strings.TrimSpace(line)
@@ -72,18 +63,44 @@ var counter atomic.Int32
 // unique is a name that nobody else has, such as a key whose bucket is full.
 func unique(prefix string) string { return fmt.Sprint(prefix, "-", counter.Add(1)) }
 
+// backend is a Redis Cluster, and what the manager does for it.
+type backend struct {
+	cluster *redistest.Cluster
+	admin   *redisadmin.Admin
+	writer  *configstore.Writer
+}
+
+func startBackend(ctx context.Context, options redistest.Options) *backend {
+	GinkgoHelper()
+	b := &backend{cluster: redistest.Start(ctx, GinkgoT(), options)}
+	reach := redisclient.Options{Addrs: b.cluster.Addrs()}
+	if options.TLS {
+		var err error
+		reach.TLS, err = redisclient.TLS{CA: b.cluster.TLS.CA, Certificate: b.cluster.TLS.Certificate, Key: b.cluster.TLS.Key}.Config()
+		Expect(err).NotTo(HaveOccurred())
+	}
+	b.admin = redisadmin.New(reach, instance)
+	DeferCleanup(b.admin.Close)
+	client := redisclient.NewAdmin(reach)
+	DeferCleanup(client.Close)
+	b.writer = configstore.NewWriter(client, instance, 1)
+	Eventually(b.admin.EnsureLibrary).WithContext(ctx).WithTimeout(patience).Should(Not(BeNil()))
+	return b
+}
+
 // tenant is a namespace with its user, and what the manager would do for it.
 type tenant struct {
+	*backend
 	name   string
 	secret map[string]string
 }
 
-func newTenant(ctx context.Context) *tenant {
+func (b *backend) newTenant(ctx context.Context) *tenant {
 	GinkgoHelper()
-	t := &tenant{name: unique("shop")}
-	Expect(manager.EnsureUser(ctx, t.name, password)).To(Succeed())
+	t := &tenant{backend: b, name: unique("shop")}
+	Expect(b.admin.EnsureUser(ctx, t.name, password)).To(Succeed())
 	t.secret = map[string]string{
-		sidecarenv.SecretAddrs:     strings.Join(cluster.Addrs(), ","),
+		sidecarenv.SecretAddrs:     strings.Join(b.cluster.Addrs(), ","),
 		sidecarenv.SecretUsername:  instance.User(t.name),
 		sidecarenv.SecretPassword:  password,
 		sidecarenv.SecretInstance:  string(instance),
@@ -98,7 +115,7 @@ func (t *tenant) publish(ctx context.Context, records ...*bucketconfig.Record) {
 	for _, record := range records {
 		publication.Policies = append(publication.Policies, configstore.Policy{Name: record.Name, Record: record, Share: bucketconfig.Share{Sidecars: 2}})
 	}
-	published, err := writer.Publish(ctx, t.name, publication)
+	published, err := t.writer.Publish(ctx, t.name, publication)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(published.Refused).To(BeEmpty())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/portero-dev/portero/internal/keyspace"
 	"github.com/portero-dev/portero/internal/redisadmin"
 	"github.com/portero-dev/portero/internal/redisclient"
+	"github.com/portero-dev/portero/internal/redistest"
 	"github.com/portero-dev/portero/internal/tokenbucket"
 )
 
@@ -132,6 +133,32 @@ var _ = Describe("Nodes", func() {
 		Expect(runs).To(HaveLen(6))
 		Expect(masters).To(HaveLen(3))
 	})
+})
+
+var _ = Describe("A node that joins", func() {
+	It("gets library and users before its first slot, and is no loss once it has left", func(ctx SpecContext) {
+		growing := redistest.Start(ctx, GinkgoT(), redistest.Options{})
+		admin := adminOf(instance, redisclient.Options{Addrs: growing.Addrs()})
+		loaded, err := admin.EnsureLibrary(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(loaded).To(HaveLen(3))
+
+		added, err := growing.AddMaster(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(admin.EnsureLibrary(ctx)).To(ConsistOf(added.Addr()))
+		Expect(admin.EnsureUser(ctx, "shop", "secret")).To(Succeed())
+		Expect(added.Client().ACLUsers(ctx).Result()).To(ContainElement(instance.User("shop")))
+		nodes, err := admin.Nodes(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(nodes).To(ContainElement(And(HaveField("Addr", added.Addr()), HaveField("Master", BeFalse()))))
+
+		Expect(growing.Remove(ctx, added)).To(Succeed())
+		nodes, err = admin.Nodes(ctx)
+		Expect(nodes).To(HaveLen(6))
+		var missing *redisadmin.NodesError
+		Expect(errors.As(err, &missing)).To(BeTrue(), "it may come back for a minute")
+		Expect(missing.Masters).To(BeEmpty(), "and serves nothing that anybody misses")
+	}, NodeTimeout(3*time.Minute))
 })
 
 var _ = Describe("CheckServer", func() {

@@ -52,6 +52,7 @@ type node struct {
 	*redis.Client
 	addr   string
 	master bool // of at least one slot, as it sees itself
+	takes  bool // writes, as it sees itself: a master, also of no slot yet
 }
 
 // visit works on every node at the same time. Which nodes there are is asked of each of them, as their views differ: a
@@ -126,23 +127,63 @@ func (v *visitor) at(ctx context.Context, client *redis.Client, addr string) err
 	own, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	pipe := client.Pipeline()
-	whoami, view := pipe.ClusterMyID(own), pipe.ClusterSlots(own)
+	whoami, view, all := pipe.ClusterMyID(own), pipe.ClusterSlots(own), pipe.ClusterNodes(own)
 	if _, err := pipe.Exec(own); err != nil {
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	id, master := whoami.Val(), false
+	serving := make(map[string]bool)
 	for _, slots := range view.Val() {
 		for i, other := range slots.Nodes {
 			master = master || i == 0 && other.ID == id
 			name := reachable(other.Addr, addr)
 			v.start(ctx, name)
 			v.name(name, i == 0)
+			serving[other.ID] = true
+		}
+	}
+	takes := false
+	for line := range strings.Lines(all.Val()) {
+		other, ok := parseNode(line)
+		if !ok {
+			continue
+		}
+		takes = takes || other.id == id && other.master
+		// One that serves no slot yet must know library and users before the first slot comes.
+		if !serving[other.id] && other.well {
+			name := reachable(other.addr, addr)
+			v.start(ctx, name)
+			v.name(name, false)
 		}
 	}
 	if v.again(id) {
 		return nil
 	}
-	return v.work(own, node{Client: client, addr: addr, master: master})
+	return v.work(own, node{Client: client, addr: addr, master: master, takes: takes})
+}
+
+// listed is a line of CLUSTER NODES.
+type listed struct {
+	id, addr     string
+	master, well bool
+}
+
+// parseNode reads "id host:port@bus[,hostname] flag,flag… …"; the port is that of the kind of connection that asks.
+func parseNode(line string) (listed, bool) {
+	fields := strings.Fields(line)
+	const needed = 3
+	if len(fields) < needed {
+		return listed{}, false
+	}
+	addr, _, found := strings.Cut(fields[1], "@")
+	if colon := strings.LastIndexByte(addr, ':'); colon >= 0 {
+		addr = net.JoinHostPort(addr[:colon], addr[colon+1:]) // an IPv6 address stands there without brackets
+	}
+	flags := strings.Split(fields[2], ",")
+	unwell := slices.ContainsFunc(flags, func(flag string) bool {
+		return slices.Contains([]string{"fail", "fail?", "handshake", "noaddr"}, flag)
+	})
+	return listed{id: fields[0], addr: addr, master: slices.Contains(flags, "master"), well: !unwell}, found
 }
 
 // name notes an address that a node gave, and whether it took that one for a master.

@@ -57,12 +57,12 @@ func (a *Admin) Close() error {
 	return errors.Join(errs...)
 }
 
-// EnsureLibrary loads the Function library on every master that lacks it or holds code under its name that it supersedes,
+// EnsureLibrary loads the Function library on every master, of slots or of none yet, that lacks it or holds code under its name that it supersedes,
 // and gives their addresses. What a later manager loaded stays: it serves this one too. Replicas get it from their masters.
 func (a *Admin) EnsureLibrary(ctx context.Context) (loaded []string, err error) {
 	var mutex sync.Mutex
 	err = a.visit(ctx, func(ctx context.Context, node node) error {
-		if !node.master {
+		if !node.takes {
 			return nil
 		}
 		query := redis.FunctionListQuery{LibraryNamePattern: a.library.Name, WithCode: true}

@@ -22,7 +22,9 @@ type Certificates struct {
 	// CA, Certificate and Key are PEM.
 	CA, Certificate, Key []byte
 
-	dir string
+	dir       string
+	authority *x509.Certificate
+	signer    *ecdsa.PrivateKey
 }
 
 func newCertificates(dir string) (*Certificates, error) {
@@ -35,33 +37,16 @@ func newCertificates(dir string) (*Certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "redistest"},
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.ParseIP(host)},
-	}
-	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
 	if err != nil {
 		return nil, err
 	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, leafKey.Public(), caKey)
-	if err != nil {
-		return nil, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
-	if err != nil {
-		return nil, err
-	}
 	certificates := &Certificates{
-		CA:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
-		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leafDER}),
-		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		dir:         dir,
+		CA:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
+		dir: dir, authority: ca, signer: caKey,
+	}
+	if certificates.Certificate, certificates.Key, err = certificates.Issue(); err != nil {
+		return nil, err
 	}
 	for name, content := range map[string][]byte{
 		"ca.pem": certificates.CA, "tls.pem": certificates.Certificate, "tls.key": certificates.Key,
@@ -71,6 +56,33 @@ func newCertificates(dir string) (*Certificates, error) {
 		}
 	}
 	return certificates, nil
+}
+
+// Issue makes one more leaf, such as a client's next one, and its key, both PEM.
+func (c *Certificates) Issue() (certificate, key []byte, err error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64)) //nolint:mnd // bits
+	if err != nil {
+		return nil, nil, err
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "redistest"},
+		NotBefore: c.authority.NotBefore, NotAfter: c.authority.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.ParseIP(host)},
+	}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, c.authority, leafKey.Public(), c.signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
 }
 
 // ClientConfig is how a client connects to the nodes.

@@ -237,14 +237,18 @@ func (n *Node) configure() error {
 	return os.WriteFile(filepath.Join(n.dir, "redis.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// writeACLFile writes the default user: an ACL file that lacks it would let everybody in, whatever requirepass says.
+// writeACLFile writes the default user, unless a node that moved has its users already: an ACL file that lacks it would let everybody in, whatever requirepass says.
 func (n *Node) writeACLFile() error {
+	path := filepath.Join(n.dir, "users.acl")
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
 	secret := "nopass"
 	if password := n.cluster.options.Password; password != "" {
 		sum := sha256.Sum256([]byte(password))
 		secret = "#" + hex.EncodeToString(sum[:])
 	}
-	return os.WriteFile(filepath.Join(n.dir, "users.acl"), []byte("user default on "+secret+" ~* &* +@all\n"), 0o600)
+	return os.WriteFile(path, []byte("user default on "+secret+" ~* &* +@all\n"), 0o600)
 }
 
 // sleep waits and tells whether the context still lives.

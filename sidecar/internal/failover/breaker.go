@@ -10,8 +10,10 @@ import (
 
 const (
 	// failuresToOpen is how many failures in a row open a breaker. Failures within one budget of each other count once:
-	// a single stall of a busy master fails a hundred verdicts at the same time.
+	// a single stall of a busy master fails a hundred verdicts at the same time. Of a long budget mostSpacing counts, or a
+	// master that came back at another address would be missed for seconds: nobody looks for it before the breaker opens.
 	failuresToOpen = 3
+	mostSpacing    = 100 * time.Millisecond
 	// firstProbe and slowestProbe bound the pause between probes of an open breaker's master. Probing a dead master is
 	// cheap: after some refused dials go-redis answers at once and dials by itself, each second.
 	firstProbe   = 100 * time.Millisecond
@@ -48,7 +50,7 @@ func (b *breaker) succeeded() {
 func (b *breaker) failed(place Place, budget time.Duration, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.opened.Load() || b.failures.Load() > 0 && now.Sub(b.last) < budget {
+	if b.opened.Load() || b.failures.Load() > 0 && now.Sub(b.last) < min(budget, mostSpacing) {
 		return false
 	}
 	b.last = now

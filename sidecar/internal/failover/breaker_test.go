@@ -58,6 +58,12 @@ var _ = Describe("The breaker of a master", func() {
 		Expect(b.OpenMasters()).To(BeEmpty())
 	})
 
+	It("opens within a moment where the budget is long and the master fails at once", func(ctx SpecContext) {
+		p.Record.Store.TimeoutUS = 60_000_000
+		b.shelf.failing["a"] = errDown
+		open(ctx, "a1") // within Eventually's second
+	})
+
 	It("starts to count again after a success", func(ctx SpecContext) {
 		for range 20 {
 			b.shelf.failing["a"] = errDown

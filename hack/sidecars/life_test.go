@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/portero-dev/portero/internal/redistest"

@@ -149,7 +149,7 @@ func (w *wiring) content(ctx context.Context) (*credentials.Content, error) {
 	if unconfigured != nil && problem.Of(unconfigured, "").Reason != portero.ReasonRedisNotConfigured {
 		return nil, unconfigured
 	}
-	master, err := credentials.Master(ctx, w.client, w.client, w.options.SystemNamespace)
+	master, err := credentials.ReadMaster(ctx, w.client, w.client, w.options.SystemNamespace)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +158,7 @@ func (w *wiring) content(ctx context.Context) (*credentials.Content, error) {
 		return content, unconfigured
 	}
 	content.Addrs, content.CA = settings.Addrs, settings.CA
+	content.Cert, content.Key = settings.SidecarCert, settings.SidecarKey
 	if len(w.options.SidecarAddrs) > 0 {
 		content.Addrs = w.options.SidecarAddrs
 	}

@@ -61,7 +61,7 @@ var _ = Describe("What a namespace's Secret holds of policies", func() {
 		changed      int
 	)
 	content := func(context.Context) (*credentials.Content, error) {
-		c := &credentials.Content{Instance: "0a1b2c3d", Master: []byte(strings.Repeat("m", 32))}
+		c := &credentials.Content{Instance: "0a1b2c3d", Master: credentials.Master{Secret: []byte(strings.Repeat("m", 32))}}
 		if unconfigured == nil {
 			c.Addrs, c.CA = []string{"redis:6379"}, []byte("PEM")
 		}

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,8 +123,8 @@ func (r *Reconciler) tell(namespace string, now *problem.Problem) {
 	}
 }
 
-// ensure writes the Secret first: it is of use to pods as soon as Redis is back, and its policies while it is not. It answers when to look again,
-// 0 for when something happens.
+// ensure writes the Secret first: it is of use to pods as soon as Redis is back, and its policies while it is not. Only a password that replaces
+// another must be known to Redis before. It answers when to look again, 0 for when something happens.
 func (r *Reconciler) ensure(ctx context.Context, namespace string) (again time.Duration, err error) {
 	content, unconfigured := r.Content(ctx)
 	if content == nil {
@@ -133,26 +134,44 @@ func (r *Reconciler) ensure(ctx context.Context, namespace string) (again time.D
 	if want.Data[sidecarenv.SecretPolicies], err = r.bundle(ctx, namespace); err != nil {
 		return 0, err
 	}
-	again, err = r.ensureSecret(ctx, want)
+	known, err := r.known(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	state, postponed := r.rotate(ctx, want, known, unconfigured)
+	again, err = r.ensureSecret(ctx, want, known)
 	switch {
 	case err != nil:
 		return 0, err
 	case unconfigured != nil:
 		return again, unconfigured
+	case postponed != nil:
+		return again, postponed
 	}
-	return again, r.Users.Ensure(ctx, namespace, content.Password(namespace))
+	if !state.until.IsZero() && again == 0 {
+		again = max(state.until.Sub(r.Now()), time.Second)
+	}
+	return again, r.Users.Ensure(ctx, namespace, state.passwords(content.Password(namespace))...)
 }
 
-func (r *Reconciler) ensureSecret(ctx context.Context, want *corev1.Secret) (again time.Duration, err error) {
+// known is the namespace's Secret as it is, nil where there is none. One that isn't ours is an error.
+func (r *Reconciler) known(ctx context.Context, namespace string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err = r.Client.Get(ctx, client.ObjectKeyFromObject(want), secret)
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: sidecarenv.CredentialsName}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return 0, r.createSecret(ctx, want)
+		return nil, nil
 	case err != nil:
-		return 0, fmt.Errorf("get Secret %s: %w", want.Name, err)
+		return nil, fmt.Errorf("get Secret %s: %w", sidecarenv.CredentialsName, err)
 	case !Ours(secret):
-		return 0, conflict(want.Namespace)
+		return nil, conflict(namespace)
+	}
+	return secret, nil
+}
+
+func (r *Reconciler) ensureSecret(ctx context.Context, want, secret *corev1.Secret) (again time.Duration, err error) {
+	if secret == nil {
+		return 0, r.createSecret(ctx, want)
 	}
 	keepWay(want, secret)
 	if sameData(secret, want) {
@@ -162,6 +181,11 @@ func (r *Reconciler) ensureSecret(ctx context.Context, want *corev1.Secret) (aga
 		return again, nil
 	}
 	secret.Data = want.Data
+	if since, ok := want.Annotations[RotatedAnnotation]; ok {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, RotatedAnnotation, since)
+	} else {
+		delete(secret.Annotations, RotatedAnnotation)
+	}
 	// The resource version makes an update of a Secret that changed meanwhile fail, and the change makes us look again.
 	if err := r.Client.Update(ctx, secret); err != nil {
 		return 0, fmt.Errorf("update Secret %s: %w", want.Name, err)
@@ -175,7 +199,7 @@ func keepWay(want, known *corev1.Secret) {
 	if _, ok := want.Data[sidecarenv.SecretAddrs]; ok {
 		return
 	}
-	for _, key := range []string{sidecarenv.SecretAddrs, sidecarenv.SecretCA} {
+	for _, key := range []string{sidecarenv.SecretAddrs, sidecarenv.SecretCA, sidecarenv.SecretCert, sidecarenv.SecretKey} {
 		if value, ok := known.Data[key]; ok {
 			want.Data[key] = value
 		}

@@ -17,12 +17,29 @@ const (
 	// MasterName is the Secret in the system namespace from which the secrets of all namespaces are derived.
 	MasterName = "portero-master"
 	masterKey  = "secret"
-	masterSize = 32
+	// passwordsKey is where who rotates the passwords puts their next seed.
+	passwordsKey = "passwords"
+	masterSize   = 32
 )
 
-// Master reads the master secret, and makes it where there is none. Losing it gives every namespace a new password and
+// Master is what secrets are derived from.
+type Master struct {
+	// Secret keys the tags of buckets; another one starts every bucket full.
+	Secret []byte
+	// Passwords is the seed of passwords; empty: Secret.
+	Passwords []byte
+}
+
+func (m Master) passwords() []byte {
+	if len(m.Passwords) > 0 {
+		return m.Passwords
+	}
+	return m.Secret
+}
+
+// ReadMaster reads the master Secret, and makes it where there is none. Losing it gives every namespace a new password and
 // starts every bucket full; nothing else.
-func Master(ctx context.Context, reader client.Reader, writer client.Writer, systemNamespace string) ([]byte, error) {
+func ReadMaster(ctx context.Context, reader client.Reader, writer client.Writer, systemNamespace string) (Master, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: systemNamespace, Name: MasterName}
 	err := reader.Get(ctx, key, secret)
@@ -31,13 +48,18 @@ func Master(ctx context.Context, reader client.Reader, writer client.Writer, sys
 		err = writer.Create(ctx, secret)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("master Secret %s: %w", key, err)
+		return Master{}, fmt.Errorf("master Secret %s: %w", key, err)
 	}
 	if n := len(secret.Data[masterKey]); n < masterSize {
-		return nil, fmt.Errorf("master Secret %s: key %q holds %d bytes, at least %d are needed; delete the Secret to have a new one made",
+		return Master{}, fmt.Errorf("master Secret %s: key %q holds %d bytes, at least %d are needed; delete the Secret to have a new one made",
 			key, masterKey, n, masterSize)
 	}
-	return secret.Data[masterKey], nil
+	passwords, rotated := secret.Data[passwordsKey]
+	if n := len(passwords); rotated && n < masterSize {
+		return Master{}, fmt.Errorf("master Secret %s: key %q holds %d bytes, at least %d are needed: write as many random ones, or take the key out",
+			key, passwordsKey, n, masterSize)
+	}
+	return Master{Secret: secret.Data[masterKey], Passwords: passwords}, nil
 }
 
 func newMaster(systemNamespace string) *corev1.Secret {

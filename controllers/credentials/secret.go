@@ -27,23 +27,30 @@ type Content struct {
 	// Addrs are the addresses of Redis as the sidecars are to use them, none while nobody told them; CA is PEM and may be empty.
 	Addrs []string
 	CA    []byte
-	// Master is the master secret, from which all of a namespace's secrets are derived.
-	Master []byte
+	// Cert and Key are PEM of the client certificate that all sidecars share, and may be empty.
+	Cert, Key []byte
+	// Master is what all of a namespace's secrets are derived from.
+	Master Master
 }
 
 // Password is the password of the namespace's ACL user. Deriving it makes a Secret that was deleted or altered come back
 // as it was, so that no sidecar loses its connection by the repair.
 func (c *Content) Password(namespace string) string {
-	return base64.RawURLEncoding.EncodeToString(c.derive("password", namespace))
+	return base64.RawURLEncoding.EncodeToString(c.derive(c.Master.passwords(), "password", namespace))
 }
 
-// KeySecret keys the tags of the namespace's buckets.
-func (c *Content) KeySecret(namespace string) []byte { return c.derive("key", namespace) }
+// passwordLength is that of Password's results.
+var passwordLength = base64.RawURLEncoding.EncodedLen(sha256.Size)
 
-// derive gives 32 bytes that tell nothing of the master secret nor of each other. Neither purpose nor instance nor
+// KeySecret keys the tags of the namespace's buckets.
+func (c *Content) KeySecret(namespace string) []byte {
+	return c.derive(c.Master.Secret, "key", namespace)
+}
+
+// derive gives 32 bytes that tell nothing of the seed nor of each other. Neither purpose nor instance nor
 // namespace can hold a slash.
-func (c *Content) derive(purpose, namespace string) []byte {
-	mac := hmac.New(sha256.New, c.Master)
+func (c *Content) derive(seed []byte, purpose, namespace string) []byte {
+	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte(purpose + "/" + string(c.Instance) + "/" + namespace))
 	return mac.Sum(nil)
 }
@@ -61,6 +68,9 @@ func (c *Content) Secret(namespace string) *corev1.Secret {
 	}
 	if len(c.CA) > 0 {
 		data[sidecarenv.SecretCA] = c.CA
+	}
+	if len(c.Cert) > 0 {
+		data[sidecarenv.SecretCert], data[sidecarenv.SecretKey] = c.Cert, c.Key
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

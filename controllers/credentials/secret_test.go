@@ -13,7 +13,7 @@ import (
 
 var _ = Describe("A namespace's Secret", func() {
 	content := func(change ...func(*credentials.Content)) *credentials.Content {
-		c := &credentials.Content{Instance: "0a1b2c3d", Addrs: []string{"a:1", "b:2"}, Master: bytes.Repeat([]byte{7}, 32)}
+		c := &credentials.Content{Instance: "0a1b2c3d", Addrs: []string{"a:1", "b:2"}, Master: credentials.Master{Secret: bytes.Repeat([]byte{7}, 32)}}
 		for _, f := range change {
 			f(c)
 		}
@@ -37,6 +37,19 @@ var _ = Describe("A namespace's Secret", func() {
 		Expect(secret.Data).To(HaveKeyWithValue(sidecarenv.SecretCA, []byte("PEM")))
 	})
 
+	It("holds a client certificate only where sidecars have one", func() {
+		Expect(content().Secret("shop").Data).NotTo(HaveKey(sidecarenv.SecretCert))
+		secret := content(func(c *credentials.Content) { c.Cert, c.Key = []byte("CERT"), []byte("KEY") }).Secret("shop")
+		Expect(secret.Data).To(And(HaveKeyWithValue(sidecarenv.SecretCert, []byte("CERT")), HaveKeyWithValue(sidecarenv.SecretKey, []byte("KEY"))))
+	})
+
+	It("gets another password by another seed of passwords, and keeps its buckets", func() {
+		before := content().Secret("shop").Data
+		after := content(func(c *credentials.Content) { c.Master.Passwords = bytes.Repeat([]byte{8}, 32) }).Secret("shop").Data
+		Expect(after[sidecarenv.SecretPassword]).NotTo(Equal(before[sidecarenv.SecretPassword]))
+		Expect(after[sidecarenv.SecretKeySecret]).To(Equal(before[sidecarenv.SecretKeySecret]))
+	})
+
 	It("comes back the same, whoever makes it", func() {
 		Expect(content().Secret("shop")).To(Equal(content().Secret("shop")))
 	})
@@ -47,7 +60,7 @@ var _ = Describe("A namespace's Secret", func() {
 			content().Secret("shop").Data,
 			content().Secret("shop-x").Data,
 			content(func(c *credentials.Content) { c.Instance = "other" }).Secret("shop").Data,
-			content(func(c *credentials.Content) { c.Master = bytes.Repeat([]byte{8}, 32) }).Secret("shop").Data,
+			content(func(c *credentials.Content) { c.Master.Secret = bytes.Repeat([]byte{8}, 32) }).Secret("shop").Data,
 		} {
 			seen[string(secret[sidecarenv.SecretPassword])] = true
 			seen[string(secret[sidecarenv.SecretKeySecret])] = true

@@ -34,6 +34,8 @@ var _ = Describe("ParseSettings", func() {
 		Entry("no address", map[string]string{}, `key "addrs"`),
 		Entry("an address without a port", map[string]string{"addrs": "redis"}, "must be host:port"),
 		Entry("a certificate without a key", map[string]string{"addrs": "a:1", "ca.crt": "x", "tls.crt": "x"}, "belong together"),
+		Entry("a key of the sidecars without a certificate", map[string]string{"addrs": "a:1", "ca.crt": "x", "sidecar.key": "x"}, `"sidecar.crt" and "sidecar.key" belong together`),
+		Entry("a certificate that is none", map[string]string{"addrs": "a:1", "ca.crt": "x", "sidecar.crt": "x", "sidecar.key": "x"}, `"sidecar.crt" and "sidecar.key": tls:`),
 		Entry("a certificate without a CA, which would not be encrypted", map[string]string{"addrs": "a:1", "tls.crt": "x", "tls.key": "x"}, `key "ca.crt" is missing`),
 	)
 })

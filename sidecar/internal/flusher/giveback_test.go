@@ -237,7 +237,7 @@ var _ = Describe("Giving back", func() {
 			})
 		}, "5s", "100ms").Should(Succeed())
 		Expect(seen.given.Load()).To(BeNumerically(">", 500))
-		Expect(seen.failed.Load() + seen.dropped.Load()).To(BeNumerically("<", 36), "of 3840 verdicts")
+		Expect(seen.failed.Load()+seen.dropped.Load()).To(BeNumerically("<", 36), "of 3840 verdicts")
 	}, NodeTimeout(time.Minute))
 
 	It("leaves no more than they explain when masters change in the middle", func(ctx SpecContext) {

@@ -3,7 +3,6 @@ package sidecars_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
 	"reflect"
@@ -137,22 +136,9 @@ func translated(name string, generation int64, spec v1alpha1.RateLimitPolicySpec
 
 // rich asks as a client with something for every match and key part, and answers the status.
 func (p *pod) rich(ctx context.Context, key string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url("/page?rows=5"), nil)
-	if err != nil {
-		return 0, err
-	}
-	for name, value := range map[string]string{
+	return p.send(ctx, "/page?rows=5", map[string]string{
 		keyHeader: key, "X-Other-Key": key, "X-Cost": "2", "X-Tenant": "acme", "Cookie": "session=s", "Authorization": "Bearer " + claimed,
-	} {
-		request.Header.Set(name, value)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode, err
+	})
 }
 
 // traffic asks pods in turn by four clients until it is told to stop, and then answers how often it got which status; 0 is none.

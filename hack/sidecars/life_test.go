@@ -66,6 +66,16 @@ func (p *pod) waits(ctx context.Context, key string) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// pods are two of the tenant's that enforce its policy.
+func (t *tenant) pods(ctx context.Context) []*pod {
+	GinkgoHelper()
+	pods := []*pod{start(ctx, binary, t, appAddr), start(ctx, binary, t, appAddr)}
+	for _, p := range pods {
+		p.applies(ctx, "checkout", 1)
+	}
+	return pods
+}
+
 // masterOf is the master that serves the tenant's only bucket.
 func (t *tenant) masterOf(ctx context.Context) *redistest.Node {
 	GinkgoHelper()
@@ -110,10 +120,7 @@ var _ = Describe("While the Redis Cluster lives its life, sidecars", func() {
 	It("admit at most what a clock that steps forward refills, and say how long one that steps back takes", func(ctx SpecContext) {
 		t := startBackend(ctx, redistest.Options{Clock: true, NodeTimeout: 5 * time.Second}).newTenant(ctx)
 		t.publish(ctx, newRecord("checkout", 1, perHeader("minutely", keyHeader, 20, 60_000_000)))
-		pods := []*pod{start(ctx, binary, t, appAddr), start(ctx, binary, t, appAddr)}
-		for _, p := range pods {
-			p.applies(ctx, "checkout", 1)
-		}
+		pods := t.pods(ctx)
 		key := unique("key")
 		Expect(passed(ctx, 25, key, pods...)).To(Equal(20))
 		node := t.masterOf(ctx)
@@ -137,10 +144,7 @@ var _ = Describe("While the Redis Cluster lives its life, sidecars", func() {
 	It("follow a node that joins, that takes slots and gives them back, and that leaves, and fail nobody", func(ctx SpecContext) {
 		t := startBackend(ctx, redistest.Options{ACLFile: true}).newTenant(ctx)
 		t.publish(ctx, newRecord("checkout", 1, perHeader("hourly", keyHeader, 20, hour)))
-		pods := []*pod{start(ctx, binary, t, appAddr), start(ctx, binary, t, appAddr)}
-		for _, p := range pods {
-			p.applies(ctx, "checkout", 1)
-		}
+		pods := t.pods(ctx)
 		key := unique("key")
 		Expect(passed(ctx, 5, key, pods...)).To(Equal(5))
 		old := t.masterOf(ctx)
@@ -184,10 +188,7 @@ var _ = Describe("While the Redis Cluster lives its life, sidecars", func() {
 	It("find a master that comes back at another address", func(ctx SpecContext) {
 		t := startBackend(ctx, redistest.Options{ACLFile: true, Persist: true, NodeTimeout: 30 * time.Second}).newTenant(ctx)
 		t.publish(ctx, newRecord("checkout", 1, perHeader("hourly", keyHeader, 20, hour)))
-		pods := []*pod{start(ctx, binary, t, appAddr), start(ctx, binary, t, appAddr)}
-		for _, p := range pods {
-			p.applies(ctx, "checkout", 1)
-		}
+		pods := t.pods(ctx)
 		key := unique("key")
 		Expect(passed(ctx, 14, key, pods...)).To(Equal(14))
 		stop := traffic(ctx, unique("busy"), pods...)
@@ -195,7 +196,7 @@ var _ = Describe("While the Redis Cluster lives its life, sidecars", func() {
 		node := t.masterOf(ctx)
 		Expect(node.MoveAddr(ctx)).To(Succeed())
 		Expect(t.cluster.WaitHealthy(ctx)).To(Succeed())
-		shares(ctx, patience, pods...)
+		shares(ctx, recovery, pods...)
 		Expect(passed(ctx, 25, key, pods...)).To(Equal(6))
 		Expect(stop()).To(And(HaveKey(http.StatusTooManyRequests), HaveLen(2)), "passed or refused, nothing else")
 	}, NodeTimeout(4*time.Minute))
@@ -206,10 +207,7 @@ var _ = Describe("While the Redis Cluster lives its life, sidecars", func() {
 		t.publish(ctx, newRecord("checkout", 1, perHeader("hourly", keyHeader, 300, hour)))
 		bare := start(ctx, binary, t, appAddr)
 		t.secret[sidecarenv.SecretCert], t.secret[sidecarenv.SecretKey] = string(t.cluster.TLS.Certificate), string(t.cluster.TLS.Key)
-		pods := []*pod{start(ctx, binary, t, appAddr), start(ctx, binary, t, appAddr)}
-		for _, p := range pods {
-			p.applies(ctx, "checkout", 1)
-		}
+		pods := t.pods(ctx)
 		Consistently(bare.scrape, "1s").WithContext(ctx).ShouldNot(ContainSubstring("portero_config_generation{"), "the servers want a certificate")
 		bare.mount(t.secret)
 		bare.applies(ctx, "checkout", 1)

@@ -3,7 +3,6 @@ package sidecars_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -43,18 +42,7 @@ func buildPrevious(ctx context.Context) string {
 
 // ask asks the app as the client of a key, and answers the status.
 func (p *pod) ask(ctx context.Context, key string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url("/page"), nil)
-	if err != nil {
-		return 0, err
-	}
-	request.Header.Set(keyHeader, key)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode, err
+	return p.send(ctx, "/page", map[string]string{keyHeader: key})
 }
 
 // passed is how many of n requests for a key pass, by pods in turn; each other one must have been refused for the limit.

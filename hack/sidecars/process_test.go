@@ -91,6 +91,24 @@ func (p *pod) mount(secret map[string]string) {
 
 func (p *pod) url(path string) string { return "http://" + p.addr + path }
 
+// send asks the app with a header, reads the answer to its end and tells its status.
+func (p *pod) send(ctx context.Context, path string, header map[string]string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url(path), nil)
+	if err != nil {
+		return 0, err
+	}
+	for name, value := range header {
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
 // scrape reads the metrics.
 func (p *pod) scrape(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+sidecarenv.MetricsPath, nil)

@@ -15,8 +15,9 @@ import (
 )
 
 // sharesEvery bounds how often a Secret is written for nothing but numbers of sidecars: a rollout changes them with each pod, each write
-// goes to every kubelet that runs one, and they matter only while Redis is away.
-const sharesEvery = time.Minute
+// goes to every kubelet that runs one, and they matter only while Redis is away. kubelet may need 90 s more to
+// bring it to the pods, and 2 minutes are promised.
+const sharesEvery = 30 * time.Second
 
 // bundle is what was made of a namespace's policies last.
 type bundle struct {
@@ -80,12 +81,19 @@ func (r *Reconciler) tooSoon(secret, want *corev1.Secret) time.Duration {
 	if b == nil {
 		return 0
 	}
-	now := r.Now()
-	if wait := b.written.Add(sharesEvery).Sub(now); wait > 0 && onlyShares(secret, want) {
+	if wait := b.written.Add(sharesEvery).Sub(r.Now()); wait > 0 && onlyShares(secret, want) {
 		return wait
 	}
-	b.written = now
 	return 0
+}
+
+// wrote notes that the namespace's Secret was written.
+func (r *Reconciler) wrote(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.bundles[namespace]; b != nil {
+		b.written = r.Now()
+	}
 }
 
 func onlyShares(a, b *corev1.Secret) bool {

@@ -51,6 +51,14 @@ func bulky(values int) func(*portero.RateLimitPolicy) {
 	}
 }
 
+// refusing is the API server, but updates fail.
+type refusing struct {
+	client.Client
+	err error
+}
+
+func (r *refusing) Update(context.Context, client.Object, ...client.UpdateOption) error { return r.err }
+
 var _ = Describe("What a namespace's Secret holds of policies", func() {
 	var (
 		namespace    string
@@ -107,22 +115,34 @@ var _ = Describe("What a namespace's Secret holds of policies", func() {
 		policies = []bucketconfig.Bundled{{Name: "a", Record: policies[0].Record, Share: bucketconfig.Share{Sidecars: sidecars}}}
 	}
 
-	It("follows numbers of sidecars at most once a minute, and loses none", func(ctx SpecContext) {
+	It("follows numbers of sidecars at most twice a minute, and loses none", func(ctx SpecContext) {
 		Expect(reconcile(ctx)).To(BeZero())
 		Expect(says(ctx)).To(Equal("a@1/2"))
 		scale(3)
-		Expect(reconcile(ctx)).To(BeZero(), "nothing was updated in the last minute")
+		Expect(reconcile(ctx)).To(BeZero(), "nothing was updated of late")
 		Expect(says(ctx)).To(Equal("a@1/3"))
 		written := secret(ctx).ResourceVersion
 		now = now.Add(10 * time.Second)
 		for i := range 5 {
 			scale(4 + i)
-			Expect(reconcile(ctx).RequeueAfter).To(Equal(50 * time.Second))
+			Expect(reconcile(ctx).RequeueAfter).To(Equal(20 * time.Second))
 		}
 		Expect(secret(ctx).ResourceVersion).To(Equal(written))
-		now = now.Add(50 * time.Second)
+		now = now.Add(20 * time.Second)
 		Expect(reconcile(ctx)).To(BeZero())
 		Expect(says(ctx)).To(Equal("a@1/8"))
+	})
+
+	It("tries again at once where a write failed", func(ctx SpecContext) {
+		reconcile(ctx)
+		scale(10)
+		refused := errors.New("somebody else wrote it")
+		reconciler.Client = &refusing{Client: api.Client, err: refused}
+		_, err := reconciler.Reconcile(ctx, credentials.Request(namespace))
+		Expect(err).To(MatchError(refused))
+		reconciler.Client = api.Client
+		Expect(reconcile(ctx)).To(BeZero())
+		Expect(says(ctx)).To(Equal("a@1/10"))
 	})
 
 	It("follows anything else at once, and brings the numbers along", func(ctx SpecContext) {

@@ -190,6 +190,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context, want, secret *corev1.Secr
 	if err := r.Client.Update(ctx, secret); err != nil {
 		return 0, fmt.Errorf("update Secret %s: %w", want.Name, err)
 	}
+	r.wrote(want.Namespace)
 	logf.FromContext(ctx).V(1).Info("Credentials Secret updated", "namespace", want.Namespace)
 	return 0, nil
 }

@@ -76,6 +76,8 @@ type namespace struct {
 // entry is what Redis should hold of one policy.
 type entry struct {
 	uid string
+	// claimed is true once a policy that exists said that uid is its own: only then is a record of another one foreign.
+	claimed bool
 	// record is the last version that could be translated, nil when there is none; translated is true when this process did so.
 	record     *bucketconfig.Record
 	translated bool
@@ -83,6 +85,8 @@ type entry struct {
 	// record to replace it.
 	unread bool
 	share  bucketconfig.Share
+	// counted is false while nobody ever counted sidecars: the share is a guess then, the largest.
+	counted bool
 	// hold is true while the share must not shrink, as long as nobody counted sidecars too.
 	hold bool
 	// stored is true when Redis was last seen to hold it, err why the last try failed for this policy alone.
@@ -122,7 +126,8 @@ func (p *Publisher) Wanted(ctx context.Context, namespace string) (wanted []buck
 			return err
 		}
 		for _, policy := range policies {
-			if e := ns.take(policy); e.record != nil {
+			// One that nobody counted sidecars for would let each of them take the whole limit; its count is on its way.
+			if e := ns.take(policy); e.record != nil && e.counted {
 				wanted = append(wanted, bucketconfig.Bundled{Name: policy.Name, Record: e.record, Share: e.share})
 			}
 		}
@@ -258,10 +263,11 @@ func (ns *namespace) learn(name string, record *bucketconfig.Record, share bucke
 		e = &entry{hold: true, share: share}
 		ns.entries[name] = e
 	}
+	e.counted = e.counted || share.Sidecars > 0
 	if e.hold && share.Sidecars > e.share.Sidecars {
 		e.share.Sidecars, ns.news = share.Sidecars, true
 	}
-	if record == nil || e.uid != "" && e.uid != record.UID {
+	if record == nil || e.claimed && e.uid != record.UID {
 		return e
 	}
 	if e.record == nil || e.record.Order < record.Order {
@@ -278,6 +284,9 @@ func (ns *namespace) apply(update Update) {
 	if e.hold {
 		sidecars = max(sidecars, e.share.Sidecars)
 	}
+	if !e.counted && update.Sidecars > 0 {
+		e.counted, ns.news = true, true
+	}
 	if e.share.Sidecars != sidecars {
 		e.share.Sidecars, e.stored, ns.news = sidecars, false, true
 	}
@@ -291,15 +300,16 @@ func (ns *namespace) take(policy Policy) *entry {
 		ns.entries[policy.Name] = e
 	}
 	if e.uid != policy.UID {
-		// The share outlives a re-creation, as the sidecars do; the record of another policy does not.
-		e.uid, e.record, e.translated, e.stored, ns.news = policy.UID, nil, false, false, true
+		// The share outlives a re-creation, as the sidecars do; the record of another policy does not, readable or not.
+		e.uid, e.record, e.translated, e.unread, e.stored, ns.news = policy.UID, nil, false, false, false, true
 	}
+	e.claimed = true
 	same := e.record != nil && policy.Record != nil && e.record.Order == policy.Record.Order
 	// Where the order is the same an earlier version of the manager may have translated it otherwise; this one does not. One pointer for one
 	// state lets those who ask compare cheaply.
 	if policy.Record != nil && !(same && e.translated) {
 		e.stored = e.stored && same
-		e.record, e.translated, ns.news = policy.Record, true, true
+		e.record, e.translated, e.unread, ns.news = policy.Record, true, false, true
 	}
 	return e
 }

@@ -143,13 +143,16 @@ var _ = Describe("The publisher", func() {
 		exists = []publisher.Policy{policy("b", "2", 1), policy("a", "1", 1)}
 		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).NotTo(Succeed())
 		Expect(changes.Load()).To(BeEquivalentTo(1))
-		Expect(wants(ctx, p)).To(Equal("a@1/1 b@1/2"))
+		Expect(wants(ctx, p)).To(Equal("b@1/2"), "with nobody's count of the sidecars of a, each would take its whole limit")
 		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).NotTo(Succeed())
 		Expect(changes.Load()).To(BeEquivalentTo(1))
 		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 3, Hold: true})).NotTo(Succeed())
 		Expect(changes.Load()).To(BeEquivalentTo(2))
 		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 1, Hold: true})).NotTo(Succeed())
-		Expect(wants(ctx, p)).To(Equal("a@1/1 b@1/3"), "the part of a sidecar that is cut off must not be given away")
+		Expect(wants(ctx, p)).To(Equal("b@1/3"), "the part of a sidecar that is cut off must not be given away")
+		Expect(p.Publish(ctx, namespace, publisher.Update{Policy: exists[1], Sidecars: 4})).NotTo(Succeed())
+		Expect(changes.Load()).To(BeEquivalentTo(3))
+		Expect(wants(ctx, p)).To(Equal("a@1/4 b@1/3"))
 		exists = []publisher.Policy{broken("b", "2")}
 		Expect(wants(ctx, p)).To(Equal("b@1/3"), "the last good version")
 		cluster.away = nil
@@ -221,6 +224,19 @@ var _ = Describe("The publisher", func() {
 		exists = []publisher.Policy{broken("a", "1")}
 		Expect(leader().Publish(ctx, namespace, publisher.Update{Policy: exists[0], Sidecars: 2})).To(Succeed())
 		Expect(says(ctx)).To(Equal("a@6/2"))
+	})
+
+	It("takes the last good version of a policy that was made anew over what is kept of the one before", func(ctx SpecContext) {
+		recreated := policy("a", "new", 9)
+		exists = []publisher.Policy{recreated}
+		Expect(leader().Publish(ctx, namespace, publisher.Update{Policy: recreated, Sidecars: 3})).To(Succeed())
+		kept = []bucketconfig.Bundled{{Name: "a", Record: policy("a", "old", 4).Record, Share: bucketconfig.Share{Sidecars: 3}}}
+		exists = []publisher.Policy{broken("a", "new")}
+		p := leader()
+		_, err := p.Repair(ctx, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(says(ctx)).To(Equal("a@9/3"))
+		Expect(wants(ctx, p)).To(Equal("a@9/3"))
 	})
 
 	It("publishes all of a namespace at once, and nothing twice", func(ctx SpecContext) {

@@ -105,8 +105,9 @@ func DecodeBundle(data []byte) ([]Bundled, error) {
 		default:
 			one.Record = record
 		}
-		if one.Share.validate() != nil {
-			one.Share = Share{Sidecars: 1}
+		// Without a share each sidecar would take the whole limit.
+		if err := one.Share.validate(); err != nil {
+			one.Record, one.Share, one.Err = nil, Share{}, cmp.Or(one.Err, fmt.Errorf("decode bundle: policy %q: %w", policy.Name, err))
 		}
 		policies = append(policies, one)
 	}

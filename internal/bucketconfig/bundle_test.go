@@ -1,6 +1,7 @@
 package bucketconfig_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -92,7 +93,7 @@ var _ = Describe("Bundles", func() {
 		Expect(read).To(HaveLen(2))
 		Expect(read[0].Record).To(BeNil())
 		Expect(read[0].Err).To(HaveOccurred())
-		Expect(read[0].Share).To(Equal(bucketconfig.Share{Sidecars: 1}))
+		Expect(read[0].Share).To(Equal(bucketconfig.Share{}))
 		Expect(read[1]).To(Equal(bundled("b", 1)))
 	})
 
@@ -102,6 +103,15 @@ var _ = Describe("Bundles", func() {
 		read, err := bucketconfig.DecodeBundle(data)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(read[0].Err).To(MatchError(ContainSubstring(`the record of policy "a" names "checkout"`)))
+	})
+
+	It("tell of a record without a share, of which each sidecar would take all", func() {
+		data, _, err := bucketconfig.EncodeBundle([]bucketconfig.Bundled{bundled("a", 1)})
+		Expect(err).NotTo(HaveOccurred())
+		read, err := bucketconfig.DecodeBundle(bytes.Replace(data, []byte(`"sidecars":1`), []byte(`"sidecars":0`), 1))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(read[0].Record).To(BeNil())
+		Expect(read[0].Err).To(MatchError(ContainSubstring(`policy "a"`)))
 	})
 
 	DescribeTable("are refused", func(data, message string) {
@@ -133,12 +143,13 @@ func FuzzDecodeBundle(f *testing.F) {
 				good = append(good, policy)
 			}
 		}
-		again, _, err := bucketconfig.EncodeBundle(good)
+		again, omitted, err := bucketconfig.EncodeBundle(good)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := bucketconfig.DecodeBundle(again); err != nil {
-			t.Fatal(err)
+		reread, err := bucketconfig.DecodeBundle(again)
+		if err != nil || len(reread)+len(omitted) != len(good) {
+			t.Fatalf("%d of %d policies can be written again, %d are too large: %v", len(reread), len(good), len(omitted), err)
 		}
 	})
 }

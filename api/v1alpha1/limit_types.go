@@ -217,7 +217,7 @@ type ResponseHeaderCost struct {
 	// +required
 	Name HeaderName `json:"name"`
 	// default is what is taken before the request passes, and all that is taken where the response states no whole number of
-	// at least 1, breaks off before it, or is an upgrade. From 1 to maximum. Default 1.
+	// at least 1, breaks off or loses its client before it, or is an upgrade: so what abandoned work costs. From 1 to maximum. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000

@@ -19,6 +19,7 @@ var _ = Describe("Compiling", func() {
 		Entry("much", "true||"+strings.Repeat("true||", 170)+"true", "has 1030 bytes: must be at most 1024"),
 		Entry("half of one", "request.method ==", "line 1, column 18: Syntax error"),
 		Entry("deep nesting", strings.Repeat("(", 500)+"true"+strings.Repeat(")", 500), "is nested too deeply: use fewer parentheses"),
+		Entry("a word of the author's that CEL uses too", "recursion == ''", "undeclared reference to 'recursion'"),
 		Entry("deep lists", strings.Repeat("[", 500)+strings.Repeat("]", 500)+" == []", "is nested too deeply"),
 		Entry("a long sum", strings.Repeat("1 + ", 250)+"1 == 1", "is nested too deeply"),
 		Entry("a line's end in a string", "request.path == 'a\n'", `token recognition error at: ''a\n'`),

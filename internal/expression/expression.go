@@ -122,7 +122,7 @@ func point(e *common.Error) string {
 	case strings.HasPrefix(message, "undeclared reference") && !strings.Contains(message, "did you mean"):
 		message += "; the only variable is request"
 	}
-	if strings.Contains(message, "recursion") { // which CEL tells without a place
+	if e.Location.Line() < 0 && strings.Contains(message, "recursion") { // elsewhere the word is the author's
 		return "is nested too deeply: use fewer parentheses, or fewer operators in a row"
 	}
 	return fmt.Sprintf("line %d, column %d: %s", e.Location.Line(), e.Location.Column()+1, printable(message))

@@ -152,7 +152,7 @@ func (l *Limiter) Debit(groups []ratelimit.Group) {
 		group := &groups[i]
 		if c != nil {
 			if place, known := c.store.Locate(group.Tag); known && !c.breakers.of(place.Master).isOpen() {
-				c.store.Debit(place, group, func(err error) { l.debited(group, err) })
+				c.store.Debit(place, group, func(charges []ChargeAnswer, err error) { l.debited(group, charges, err) })
 				continue
 			}
 		}
@@ -160,8 +160,10 @@ func (l *Limiter) Debit(groups []ratelimit.Group) {
 	}
 }
 
-func (l *Limiter) debited(group *ratelimit.Group, err error) {
+func (l *Limiter) debited(group *ratelimit.Group, charges []ChargeAnswer, err error) {
 	if err == nil {
+		// A fallback that began at the level before would give the debit away again.
+		l.local.saw(group, charges, l.clock.nowUS())
 		l.options.Observer.Debited(len(group.Charges), 0, 0)
 		return
 	}

@@ -250,6 +250,13 @@ var _ = Describe("A debit", func() {
 		Expect(b.witness.debited).To(Equal(fates{1, 0, 0}))
 	})
 
+	It("is not given away again by a fallback that comes after it", func(ctx SpecContext) {
+		b.decide(ctx, group(p, tag, 1))
+		debit(99)
+		b.shelf.with(func(s *shelf) { s.unknown = true })
+		Expect(b.admitted(ctx, 100, group(p, tag, 1))).To(Equal(1), "the level that the debit left")
+	})
+
 	DescribeTable("goes to the local bucket where the shared one can't have taken it, and from there with the next verdict",
 		func(ctx SpecContext, fault func(*shelf, bool)) {
 			b.sidecars.Store(4)

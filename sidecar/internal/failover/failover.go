@@ -24,9 +24,9 @@ type Store interface {
 	// Ask queues the group's charges. The answer is sent to answers, which must have room for it, exactly once, unless
 	// Withdraw of the returned question answers true.
 	Ask(place Place, group *ratelimit.Group, index int, answers chan<- Answer) Question
-	// Debit queues the group's debits, behind what verdicts ask. Afterwards settled is called once, with nil when they were
-	// charged. It may be called at once, and must not block.
-	Debit(place Place, group *ratelimit.Group, settled func(error))
+	// Debit queues the group's debits, behind what verdicts ask. Afterwards settled is called once, with what the store said
+	// about each charge when they were charged, else with the error. It may be called at once, and must not block.
+	Debit(place Place, group *ratelimit.Group, settled func([]ChargeAnswer, error))
 	// Probe asks the master of a place for something that changes nothing and fails whenever a verdict would.
 	Probe(ctx context.Context, place Place) error
 	// Reload reads the topology again.

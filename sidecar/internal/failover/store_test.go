@@ -93,17 +93,23 @@ func (s *shelf) Ask(place failover.Place, group *ratelimit.Group, index int, ans
 }
 
 // Debit notes the debits, as they are settled by the master's fault.
-func (s *shelf) Debit(place failover.Place, group *ratelimit.Group, settled func(error)) {
+func (s *shelf) Debit(place failover.Place, group *ratelimit.Group, settled func([]failover.ChargeAnswer, error)) {
 	s.mu.Lock()
 	err := s.failing[place.Master]
 	if s.silent[place.Master] {
 		err = &failover.StoreError{Kind: failover.KindTimeout, Unknown: true, Err: errors.New("no answer")}
 	}
+	var charges []failover.ChargeAnswer
 	if err == nil {
 		s.note(group)
+		charges = s.answers[group.Tag]
+		for i := len(charges); i < len(group.Charges); i++ {
+			charge := &group.Charges[i]
+			charges = append(charges, left(charge.Limit, charge.Limit.Config.Bucket.Capacity-charge.Debit))
+		}
 	}
 	s.mu.Unlock()
-	settled(err)
+	settled(charges, err)
 }
 
 // note keeps the debits of a group that was charged.

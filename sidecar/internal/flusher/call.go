@@ -118,13 +118,17 @@ func (c *call) settle() {
 		c.answer(nil, failed(err))
 		return
 	}
+	c.answer(answersOf(results), nil)
+}
+
+func answersOf(results []tokenbucket.ChargeResult) []failover.ChargeAnswer {
 	charges := make([]failover.ChargeAnswer, len(results))
 	for i := range results {
 		charges[i] = failover.ChargeAnswer{
 			Allowed: results[i].Allowed, Stale: results[i].Stale, Params: results[i].Params, Level: results[i].Level,
 		}
 	}
-	c.answer(charges, nil)
+	return charges
 }
 
 // errand is a give-back or a debit on its way: what no verdict waits for.

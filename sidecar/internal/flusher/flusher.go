@@ -194,21 +194,22 @@ func (f *Flusher) Ask(place failover.Place, group *ratelimit.Group, index int, a
 }
 
 // Debit implements failover.Store.
-func (f *Flusher) Debit(place failover.Place, group *ratelimit.Group, settled func(error)) {
+func (f *Flusher) Debit(place failover.Place, group *ratelimit.Group, settled func([]failover.ChargeAnswer, error)) {
 	take, err := tokenbucket.NewTake(place.Key, chargesOf(group))
 	if err != nil {
-		settled(err)
+		settled(nil, err)
 		return
 	}
 	err = f.queue(place.Master).pushErrand(errand{call: take, settle: func() {
-		if _, err := take.Result(); err != nil {
-			settled(failed(err))
+		results, err := take.Result()
+		if err != nil {
+			settled(nil, failed(err))
 			return
 		}
-		settled(nil)
+		settled(answersOf(results), nil)
 	}})
 	if err != nil {
-		settled(unsent(err))
+		settled(nil, unsent(err))
 	}
 }
 

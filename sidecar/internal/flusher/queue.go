@@ -11,6 +11,8 @@ import (
 const (
 	maxCalls   = 8192
 	maxErrands = 2048
+	// errandsAtOnce bounds those of one pipeline: its verdicts have their answers when its last command has.
+	errandsAtOnce = 64
 )
 
 // queue is what waits for a lane to one master.
@@ -73,7 +75,7 @@ func (q *queue) pushErrand(e errand) error {
 	return nil
 }
 
-// take waits for work and takes all of it, leaving spare in its place. It answers false when the queue is closed and empty.
+// take waits for work and takes it, but no more than errandsAtOnce of the errands, leaving spare in its place. It answers false when the queue is closed and empty.
 func (q *queue) take(spare batch) (batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,6 +84,11 @@ func (q *queue) take(spare batch) (batch, bool) {
 	}
 	taken := q.batch
 	q.batch = spare
+	if rest := len(taken.errands) - errandsAtOnce; rest > 0 {
+		q.batch.errands = append(q.batch.errands, taken.errands[errandsAtOnce:]...)
+		clear(taken.errands[errandsAtOnce:])
+		taken.errands = taken.errands[:errandsAtOnce]
+	}
 	return taken, !taken.empty()
 }
 

@@ -67,6 +67,16 @@ var _ = Describe("A cost that the response tells", func() {
 				}, []int64{28}),
 			)
 
+			It("is the app's, where the proxy's own fields have its name", func(ctx SpecContext) {
+				g := startGate(startApp(cost("30", "")), policy("a", costing, func(r *bucketconfig.Record) {
+					r.Response.RateLimitHeaders, r.Limits[0].CostSource.Header = "Both", "X-RateLimit-Remaining"
+				}))
+				res := get(ctx, clientOf(major), g.url("/"))
+				Expect(res.Header).To(HaveKey("X-Ratelimit-Remaining"))
+				drawn(res)
+				Consistently(g.limiter.Debited, "50ms").Should(BeEmpty(), "the app told nothing by that name")
+			})
+
 			DescribeTable("is what was charged before where the response tells nothing more",
 				func(ctx SpecContext, app http.HandlerFunc) {
 					g := startGate(startApp(app), policy("a", costing))

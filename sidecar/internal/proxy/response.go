@@ -45,17 +45,17 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *response) WriteHeader(status int) {
 	if status >= 200 && w.status == 0 {
 		w.status = status
-		w.addFields()
 		h := w.Header()
+		if w.later != nil {
+			w.later.header(h) // before ours stand beside the app's
+		}
+		w.addFields()
 		if _, ok := h["Content-Type"]; !ok {
 			h["Content-Type"] = nil // or net/http would guess one
 		}
 		w.held = h.Get("Content-Length") == "0"
 		if w.closes() {
 			h.Set("Connection", "close")
-		}
-		if w.later != nil {
-			w.later.header(h)
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -183,7 +183,7 @@ func (k *Keeper) sync(ctx context.Context) (time.Duration, error) {
 	}
 	bundles, bundleErr := k.syncBundles(ctx)
 	now := k.Clock.Now()
-	if bundleErr == nil {
+	if bundles != nil {
 		k.bundles.Store(&bundles)
 		k.look(now, bundles)
 	}

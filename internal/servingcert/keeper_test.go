@@ -118,6 +118,15 @@ var _ = Describe("Keeper", func() {
 		Eventually(ready(follower), timeout, poll).Should(MatchError(ContainSubstring("webhook three.portero.dev does not verify")))
 	})
 
+	It("is ready, and injects, whatever becomes of the validating configuration", func(ctx SpecContext) {
+		s.configure(ctx)
+		s.configureValidation(ctx, s.configuration)
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.configuration}}
+		Expect(env.Client.Patch(ctx, c, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks"}]`)))).To(Succeed())
+		s.elect()
+		Eventually(ready(s.start(ctx)), timeout, poll).Should(Succeed())
+	})
+
 	DescribeTable("repairs a caBundle that somebody else changed, and touches nothing beside",
 		func(ctx SpecContext, patch string) {
 			s.configure(ctx)

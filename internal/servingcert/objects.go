@@ -126,25 +126,33 @@ func (o *Options) configurations() []configuration {
 	}})
 }
 
-// syncBundles returns the caBundle of each webhook by its name, after the leader has written those that differ.
+// syncBundles returns the caBundle of each webhook by its name, after the leader has written those that differ. An error beside them is of an
+// optional configuration: it must not keep the others' pods from being injected.
 func (k *Keeper) syncBundles(ctx context.Context) (map[string][]byte, error) {
 	bundles := map[string][]byte{}
+	var optional error
 	for _, c := range k.configurations() {
 		err := k.client.Get(ctx, client.ObjectKeyFromObject(c.object), c.object)
 		if c.optional && apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s %s: %w", c.kind, c.object.GetName(), err)
+			err = fmt.Errorf("read %s %s: %w", c.kind, c.object.GetName(), err)
+		} else {
+			err = k.writeBundles(ctx, &c)
 		}
-		if err := k.writeBundles(ctx, &c); err != nil {
+		switch {
+		case err != nil && c.optional:
+			optional = err
+			continue
+		case err != nil:
 			return nil, err
 		}
 		for _, w := range c.webhooks() {
 			bundles[w.name] = w.bundle
 		}
 	}
-	return bundles, nil
+	return bundles, optional
 }
 
 // writeBundles writes nothing else of the configuration, and tests the name first: the order of webhooks may have changed

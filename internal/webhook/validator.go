@@ -20,15 +20,23 @@ import (
 // validator refuses policies that can't be translated: what the rules of the CRD can't tell, such as what an expression
 // says, its author learns at once and not from a condition. It stands in nobody's way: a policy that is being deleted, or
 // whose spec stays as it is, is always admitted.
-type validator struct{}
+type validator struct {
+	// turns has room for those that are judged at the same time: expressions take time to compile, and whoever may apply policies must not take
+	// all of it from the injection of pods.
+	turns chan struct{}
+}
+
+const judgedAtOnce = 2
+
+func newValidator() *validator { return &validator{turns: make(chan struct{}, judgedAtOnce)} }
 
 // Handle refuses a policy only for what the translator has against it.
-func (validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update || req.SubResource != "" ||
 		req.Resource.Group != v1alpha1.GroupVersion.Group || req.Resource.Resource != "ratelimitpolicies" {
 		return admission.Allowed("")
 	}
-	fault, err := judge(req)
+	fault, err := v.inTurn(ctx, req)
 	switch {
 	case err != nil:
 		log.FromContext(ctx).Error(err, "Policy was admitted without being looked at", "namespace", req.Namespace, "policy", req.Name)
@@ -40,6 +48,17 @@ func (validator) Handle(ctx context.Context, req admission.Request) admission.Re
 	}
 	validations.WithLabelValues("admitted").Inc()
 	return admission.Allowed("")
+}
+
+// inTurn judges, and waits for that as long as the API server waits for an answer.
+func (v *validator) inTurn(ctx context.Context, req admission.Request) (*translator.Error, error) {
+	select {
+	case v.turns <- struct{}{}:
+		defer func() { <-v.turns }()
+		return judge(req)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("others are being checked: %w", ctx.Err())
+	}
 }
 
 // judge gives what the translator has against a policy. A panic is an error: one odd policy costs no more than its check.

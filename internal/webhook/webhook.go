@@ -60,7 +60,7 @@ func Register(server webhook.Server, o Options) error {
 		h.options.RestrictedNamespace = restricted
 		server.Register(path, &admission.Webhook{Handler: h})
 	}
-	server.Register(ValidatePath, &admission.Webhook{Handler: validator{}})
+	server.Register(ValidatePath, &admission.Webhook{Handler: newValidator()})
 	return nil
 }
 

@@ -31,6 +31,13 @@ type RateLimitPolicyStatus struct {
 	// +listMapKey=name
 	// +optional
 	Limits []LimitStatus `json:"limits,omitempty"`
+	// overlaps are the other policies that sidecars of this policy's pods enforce too: all limits of all of them apply to a request, within
+	// the smallest store.timeout, and where Redis fails the strictest result wins. Absent while nobody tells.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=policy
+	// +optional
+	Overlaps []Overlap `json:"overlaps,omitempty"`
 	// traffic counts the verdicts of the whole policy over a window. Written at most once a minute.
 	// +optional
 	Traffic *Traffic `json:"traffic,omitempty"`
@@ -90,6 +97,19 @@ type LimitStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	ShadowDenied int64 `json:"shadowDenied"`
+}
+
+// Overlap is another policy of the namespace on the same pods.
+type Overlap struct {
+	// policy is the other policy's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Policy string `json:"policy"`
+	// pods counts the pods whose sidecars say that they enforce both.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Pods int32 `json:"pods"`
 }
 
 // Traffic counts the verdicts of the whole policy over a window.

@@ -182,8 +182,10 @@ func decideReady(accepted, published, enforced verdict) verdict {
 }
 
 func decideDegraded(f *Facts) verdict {
+	// A policy that is not in the Secret is harmless until Redis is away, so it must not hide that.
+	harmless := f.Credentials != nil && f.Credentials.Reason == portero.ReasonNotInSecret
 	for _, p := range []*problem.Problem{f.Redis, f.Credentials} {
-		if p != nil {
+		if p != nil && !(harmless && p == f.Credentials) {
 			return yes(p.Reason, "%s", p.Message)
 		}
 	}
@@ -192,6 +194,9 @@ func decideDegraded(f *Facts) verdict {
 	}
 	if v := checkFallback(f); v != nil {
 		return yes(v.reason, "%s", v.message)
+	}
+	if harmless {
+		return yes(f.Credentials.Reason, "%s", f.Credentials.Message)
 	}
 	if f.RedisWarning != "" {
 		return no(portero.ReasonHealthy, "no sidecar is known to decide locally; but redis should be set otherwise: %s", f.RedisWarning)

@@ -58,6 +58,10 @@ func notConfigured(f *policy.Facts) {
 	f.Redis, f.Publish, f.BeatsUnreadable = p, p, p
 }
 
+func notInSecret(f *policy.Facts) {
+	f.Credentials = problem.New(portero.ReasonNotInSecret, "too large")
+}
+
 func heartbeatsUnreadable(f *policy.Facts) {
 	f.BeatsUnreadable = problem.New(portero.ReasonHeartbeatsUnreadable, "the slot's master is away")
 }
@@ -107,6 +111,10 @@ var _ = Describe("Conditions", func() {
 			"Ready=Unknown/HeartbeatsUnreadable Accepted=True/Accepted Published=True/Published Enforced=Unknown/HeartbeatsUnreadable Degraded=Unknown/HeartbeatsUnreadable TrafficBypass=False/NoBypass"),
 		Entry("a foreign Secret stands in the way", healthy(conflict),
 			"Ready=True/Ready Accepted=True/Accepted Published=True/Published Enforced=True/Enforced Degraded=True/SecretConflict TrafficBypass=False/NoBypass"),
+		Entry("the Secret has no room for the policy", healthy(notInSecret),
+			"Ready=True/Ready Accepted=True/Accepted Published=True/Published Enforced=True/Enforced Degraded=True/NotInSecret TrafficBypass=False/NoBypass"),
+		Entry("the Secret has no room for the policy, and a sidecar is cut off", healthy(withPods(enforcing("a", inFallback)), notInSecret),
+			"Ready=True/Ready Accepted=True/Accepted Published=True/Published Enforced=False/Fallback Degraded=True/Fallback TrafficBypass=False/NoBypass"),
 	)
 
 	DescribeTable("Enforced is never a guess",
@@ -181,6 +189,14 @@ var _ = Describe("Conditions", func() {
 	})
 })
 
+// sixtyFour are the first of p00, p01 and so on.
+func sixtyFour() (all []portero.Overlap) {
+	for i := range 64 {
+		all = append(all, portero.Overlap{Policy: fmt.Sprintf("p%02d", i), Pods: 1})
+	}
+	return all
+}
+
 var _ = Describe("Counts", func() {
 	number := func(n *int32) string {
 		if n == nil {
@@ -207,6 +223,25 @@ var _ = Describe("Counts", func() {
 	It("of pods are absent when the selector can't be read", func() {
 		Expect(policy.PodCounts(healthy(invalid))).To(BeNil())
 	})
+
+	DescribeTable("of policies on the same pods",
+		func(change func(*policy.Facts), want []portero.Overlap) {
+			facts := healthy(withPods(enforcing("a"), enforcing("b"), enforcing("c")))
+			facts.Pods[0].Others, facts.Pods[1].Others = []string{"tenants", "abuse"}, []string{"tenants"}
+			change(facts)
+			Expect(policy.Overlaps(facts)).To(Equal(want))
+		},
+		Entry("by name", func(*policy.Facts) {}, []portero.Overlap{{Policy: "abuse", Pods: 1}, {Policy: "tenants", Pods: 2}}),
+		Entry("not where this one does not apply", func(f *policy.Facts) { f.Pods[0].Applied = 0 }, []portero.Overlap{{Policy: "tenants", Pods: 1}}),
+		Entry("none where heartbeats can't be read", heartbeatsUnreadable, nil),
+		Entry("no more than the API takes", func(f *policy.Facts) {
+			f.Pods = f.Pods[:1]
+			f.Pods[0].Others = nil
+			for i := range 100 {
+				f.Pods[0].Others = append(f.Pods[0].Others, fmt.Sprintf("p%02d", i))
+			}
+		}, sixtyFour()),
+	)
 
 	DescribeTable("of generations",
 		func(facts *policy.Facts, want int64) { Expect(policy.EnforcedGeneration(facts)).To(Equal(want)) },

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	portero "github.com/portero-dev/portero/api/v1alpha1"
 )
@@ -41,6 +43,31 @@ func PodCounts(f *Facts) *portero.PodCounts {
 	counts.Summary = fmt.Sprintf("%d/%d", enforcing, asked)
 	counts.Enforcing, counts.Fallback, counts.Unknown = &enforcing, &fallback, &silent
 	return counts
+}
+
+// maxOverlaps bounds the list; nobody reads more.
+const maxOverlaps = 64
+
+// Overlaps are the other policies that sidecars of the policy's pods apply, by name, as their fresh heartbeats say: with them it shares the
+// verdict. Nothing when heartbeats can't be read.
+func Overlaps(f *Facts) []portero.Overlap {
+	if f.PodsUnknown || f.BeatsUnreadable != nil {
+		return nil
+	}
+	count := map[string]int32{}
+	for i := range f.Pods {
+		if f.Pods[i].Applied == 0 {
+			continue
+		}
+		for _, name := range f.Pods[i].Others {
+			count[name]++
+		}
+	}
+	var overlaps []portero.Overlap
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		overlaps = append(overlaps, portero.Overlap{Policy: name, Pods: count[name]})
+	}
+	return overlaps[:min(len(overlaps), maxOverlaps)]
 }
 
 // EnforcedGeneration is the lowest generation that the sidecars of all ready pods which asked apply, or 0 when that can't

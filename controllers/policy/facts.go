@@ -47,6 +47,8 @@ type PodFacts struct {
 	Refused string
 	// Fallback is true while the sidecar decides locally.
 	Fallback bool
+	// Others are the names of the other policies that the sidecar applies.
+	Others []string
 }
 
 // concerned are the pods whose sidecars the policy needs: ready, and they asked.

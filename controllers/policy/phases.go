@@ -112,6 +112,8 @@ func (r *Reconciler) readHeartbeats(ctx context.Context, p *pass) error {
 		for _, applied := range beat.Applied {
 			if applied.UID == string(p.policy.UID) {
 				pod.Applied = applied.Generation
+			} else {
+				pod.Others = append(pod.Others, applied.Name)
 			}
 		}
 		for _, refused := range beat.Refused {

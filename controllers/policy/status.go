@@ -19,6 +19,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	status.LimitsSummary = portero.SummarizeLimits(p.policy.Spec.Limits)
 	status.EnforcedGeneration = EnforcedGeneration(&p.facts)
 	status.Pods = PodCounts(&p.facts)
+	status.Overlaps = Overlaps(&p.facts)
 	for _, condition := range Conditions(&p.facts) {
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}

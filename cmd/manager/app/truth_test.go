@@ -102,6 +102,27 @@ var _ = Describe("What a status says of sidecars", func() {
 		says(ctx, "False/Waiting", "0/1")
 	})
 
+	It("names the other policies that the same pods enforce", func(ctx SpecContext) {
+		overlaps := func(g Gomega) []portero.Overlap {
+			g.Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+			return policy.Status.Overlaps
+		}
+		also := func(names ...string) func(*bucketconfig.Heartbeat) {
+			return func(h *bucketconfig.Heartbeat) {
+				for _, name := range names {
+					h.Applied = append(h.Applied, bucketconfig.AppliedPolicy{Name: name, UID: "of-" + name, Generation: 1})
+				}
+			}
+		}
+		a, b := injected(ctx, "a"), injected(ctx, "b")
+		beat(ctx, instance, a, policy, 1, also("tenants", "abuse"))
+		beat(ctx, instance, b, policy, 1, also("tenants"))
+		Eventually(overlaps).WithTimeout(status).Should(Equal([]portero.Overlap{{Policy: "abuse", Pods: 1}, {Policy: "tenants", Pods: 2}}))
+		beat(ctx, instance, a, policy, 1)
+		beat(ctx, instance, b, policy, 1)
+		Eventually(overlaps).WithTimeout(status).Should(BeEmpty())
+	})
+
 	It("comes back when something else overwrote it", func(ctx SpecContext) {
 		says(ctx, "False/NoPods", "0/0")
 		stale := policy.DeepCopy()

@@ -197,7 +197,7 @@ func kindOf(err error) failover.Kind {
 		return failover.KindOther
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &fromNet) && fromNet.Timeout():
 		return failover.KindTimeout
-	case errors.As(err, &fromNet), errors.Is(err, io.EOF), errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, context.Canceled):
+	case errors.As(err, &fromNet), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, context.Canceled):
 		return failover.KindConnection
 	}
 	return failover.KindReply

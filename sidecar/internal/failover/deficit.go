@@ -109,13 +109,18 @@ func (l *local) bring(carried *ratelimit.Group, sidecars int, nowUS int64) {
 	}
 }
 
-// debit takes a group's debits of this sidecar's own buckets.
-func (l *local) debit(group *ratelimit.Group, sidecars int, nowUS int64) {
+// debit takes a group's debits of this sidecar's own buckets, and answers which took them.
+//
+// A local bucket owes at most its own capacity, one share of the limit's, so that all sidecars together owe at most one
+// capacity, as the shared bucket does. What exceeds that is forgiven, as there. (Where the capacity is less than one token
+// for each sidecar, each may owe that one token.)
+func (l *local) debit(group *ratelimit.Group, sidecars int, nowUS int64) Fate {
 	shard := l.shard(group.Tag)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	key := shard.find(group.Tag, l.perShard, nowUS)
+	key, fate := shard.find(group.Tag, l.perShard, nowUS), FateLocal
 	if key == nil {
+		fate = FateOverflow
 		l.overflow.mu.Lock()
 		defer l.overflow.mu.Unlock()
 		key = l.overflow.find(group.Policy.Record.Name, len(l.overflow.keys)+1, nowUS)
@@ -127,6 +132,7 @@ func (l *local) debit(group *ratelimit.Group, sidecars int, nowUS int64) {
 		bucket.level = bucket.params.Debit(bucket.level, nowUS, charge.Debit)
 		l.owes(bucket, nowUS)
 	}
+	return fate
 }
 
 // settle brings back what verdicts carried in vain.
@@ -145,7 +151,8 @@ func (l *Limiter) sidecars(policy *ratelimit.Policy) int {
 
 // Debit takes what requests that passed turned out to cost beyond what they were charged: the Debit of each charge, which
 // asks for no Cost. It waits for nothing. Where the store can't be asked or proves that it took nothing, this sidecar's own
-// buckets take it, if the policy has any.
+// buckets take it, if the policy has any: down to a debt of one share of the capacity, where the shared one goes down to a
+// debt of all of it.
 func (l *Limiter) Debit(groups []ratelimit.Group) {
 	c := l.current.Load()
 	for i := range groups {
@@ -164,22 +171,20 @@ func (l *Limiter) debited(group *ratelimit.Group, charges []ChargeAnswer, err er
 	if err == nil {
 		// A fallback that began at the level before would give the debit away again.
 		l.local.saw(group, charges, l.clock.nowUS())
-		l.options.Observer.Debited(len(group.Charges), 0, 0)
+		l.options.Observer.Debited(FateShared, len(group.Charges))
 		return
 	}
 	if _, unknown := kindOf(err); unknown {
-		l.options.Observer.Debited(0, 0, len(group.Charges))
+		l.options.Observer.Debited(FateDropped, len(group.Charges))
 		return
 	}
 	l.debitLocally(group)
 }
 
 func (l *Limiter) debitLocally(group *ratelimit.Group) {
-	switch group.Policy.Record.Store.OnFailure {
-	case onFailureOpen, onFailureClosed:
-		l.options.Observer.Debited(0, 0, len(group.Charges))
-	default:
-		l.local.debit(group, l.sidecars(group.Policy), l.clock.nowUS())
-		l.options.Observer.Debited(0, len(group.Charges), 0)
+	fate := FateDropped
+	if mode := group.Policy.Record.Store.OnFailure; mode != onFailureOpen && mode != onFailureClosed {
+		fate = l.local.debit(group, l.sidecars(group.Policy), l.clock.nowUS())
 	}
+	l.options.Observer.Debited(fate, len(group.Charges))
 }

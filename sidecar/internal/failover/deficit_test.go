@@ -242,12 +242,12 @@ var _ = Describe("A debit", func() {
 		g.Charges[0].Debit = n
 		b.Debit([]ratelimit.Group{g})
 	}
-	type fates = [3]int
+	type fates = map[failover.Fate]int
 
 	It("goes to the shared bucket", func() {
 		debit(5)
 		Expect(b.shelf.debited(tag)).To(Equal([]int64{5}))
-		Expect(b.witness.debited).To(Equal(fates{1, 0, 0}))
+		Expect(b.witness.debited).To(Equal(fates{failover.FateShared: 1}))
 	})
 
 	It("is not given away again by a fallback that comes after it", func(ctx SpecContext) {
@@ -262,7 +262,7 @@ var _ = Describe("A debit", func() {
 			b.sidecars.Store(4)
 			b.shelf.with(func(s *shelf) { fault(s, true) })
 			debit(20)
-			Expect(b.witness.debited).To(Equal(fates{0, 1, 0}))
+			Expect(b.witness.debited).To(Equal(fates{failover.FateLocal: 1}))
 			v := b.decide(ctx, group(p, tag, 6))
 			Expect(v.Outcome).To(Equal(ratelimit.Limited), "5 of the share of 25 are left")
 			b.shelf.with(func(s *shelf) { fault(s, false) })
@@ -283,23 +283,34 @@ var _ = Describe("A debit", func() {
 		Eventually(func() []string { b.decide(ctx, group(p, "a2", 1)); return b.OpenMasters() }, "5s", "5ms").ShouldNot(BeEmpty())
 		b.shelf.with(func(s *shelf) { s.failing = map[string]error{} })
 		debit(20)
-		Expect(b.witness.debited).To(Equal(fates{0, 1, 0}))
+		Expect(b.witness.debited).To(Equal(fates{failover.FateLocal: 1}))
 		Expect(b.shelf.debited(tag)).To(BeEmpty())
 	})
 
-	It("owes at most one share locally", func(ctx SpecContext) {
-		b.sidecars.Store(4)
-		b.shelf.unknown = true
-		for range 10 {
-			debit(20)
+	It("owes at most one share locally, and all sidecars together one capacity", func(ctx SpecContext) {
+		const sidecars = 4
+		total := int64(0)
+		for range sidecars {
+			b = newBench(1024)
+			b.sidecars.Store(sidecars)
+			b.shelf.unknown = true
+			for range 10 {
+				debit(20)
+			}
+			Expect(b.decide(ctx, group(p, tag, 1)).Wait).To(BeNumerically("~", 26*sidecars*time.Hour, time.Minute))
+			b.shelf.with(func(s *shelf) { s.unknown = false })
+			b.decide(ctx, group(p, tag, 1))
+			for _, owed := range b.shelf.debited(tag) {
+				total += owed
+			}
 		}
-		Expect(b.decide(ctx, group(p, tag, 1)).Wait).To(BeNumerically("~", 26*4*time.Hour, time.Minute))
+		Expect(total).To(Equal(params(p.Limits[0]).Capacity), "as much as one shared bucket forgives beyond")
 	})
 
 	It("is dropped, and counted, where nobody knows whether it was taken", func(ctx SpecContext) {
 		b.shelf.silent["a"] = true
 		debit(20)
-		Expect(b.witness.debited).To(Equal(fates{0, 0, 1}))
+		Expect(b.witness.debited).To(Equal(fates{failover.FateDropped: 1}))
 		b.shelf.with(func(s *shelf) { s.silent = map[string]bool{} })
 		b.decide(ctx, group(p, tag, 1))
 		Expect(b.shelf.debited(tag)).To(BeEmpty())
@@ -309,7 +320,7 @@ var _ = Describe("A debit", func() {
 		p = policy("p", onFailure, limit("l", 100))
 		b.shelf.unknown = true
 		debit(20)
-		Expect(b.witness.debited).To(Equal(fates{0, 0, 1}))
+		Expect(b.witness.debited).To(Equal(fates{failover.FateDropped: 1}))
 	}, Entry("Open", "Open"), Entry("Closed", "Closed"))
 
 	It("finds room in the overflow bucket", func(ctx SpecContext) {
@@ -321,6 +332,9 @@ var _ = Describe("A debit", func() {
 			b.Debit([]ratelimit.Group{g})
 		}
 		Expect(b.decide(ctx, group(p, "b", 1)).Limits[0].Remaining).To(BeZero())
+		Expect(b.witness.debited).To(HaveLen(2))
+		Expect(b.witness.debited[failover.FateLocal]).To(And(BeNumerically(">", 0), BeNumerically("<=", 64)), "a key a shard")
+		Expect(b.witness.debited[failover.FateOverflow]).To(Equal(500-b.witness.debited[failover.FateLocal]), "told apart: no verdict carries these on")
 	})
 })
 

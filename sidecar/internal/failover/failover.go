@@ -77,11 +77,29 @@ type Observer interface {
 	// ChargesReturned is called with the numbers of charges of refused requests that were given back, and of those that
 	// were dropped because that would be in doubt. It is called on other goroutines too.
 	ChargesReturned(given, dropped int)
-	// Debited is called with the numbers of debits that the shared buckets took, that this sidecar's own took while the store
-	// failed, and that were dropped: the policy has no local buckets, or nobody knows whether the shared ones took them. It
-	// is called on other goroutines too.
-	Debited(shared, local, dropped int)
+	// Debited is called with what became of so many debits, once for each group. It is called on other goroutines too.
+	Debited(fate Fate, debits int)
 }
+
+// Fate is what became of a debit: a closed set, for metrics.
+type Fate string
+
+// Fates of debits.
+const (
+	// FateShared is a debit that the shared bucket took.
+	FateShared Fate = "shared"
+	// FateLocal is one that this sidecar's own bucket of the key took while the store failed. The key's next verdict
+	// carries it to the shared bucket.
+	FateLocal Fate = "local"
+	// FateOverflow is one that an overflow bucket took, as the fallback's memory was full. It is never the shared bucket's:
+	// whose it was is not known any more.
+	FateOverflow Fate = "overflow"
+	// FateDropped is one that nobody took: the policy has no local buckets, or nobody knows whether the shared one did.
+	FateDropped Fate = "dropped"
+)
+
+// Fates are all of them.
+var Fates = []Fate{FateShared, FateLocal, FateOverflow, FateDropped}
 
 // Options are what a Limiter works with. All are required.
 type Options struct {
@@ -155,7 +173,8 @@ func (l *Limiter) OpenMasters() []string {
 func (l *Limiter) Overflowed() uint64 { return l.local.overflowed.Load() }
 
 // Decide decides over all groups that govern a request. It returns within the smallest timeout of their policies, those in
-// Shadow left out. It does not end early when the client goes: the verdict is part of the limit either way.
+// Shadow left out. It does not end early when the client goes: the verdict is part of the limit either way. What it answers
+// keeps what ratelimit.Verdict promises, whoever decided: the store, this sidecar's own buckets, or a failure mode.
 func (l *Limiter) Decide(_ context.Context, groups []ratelimit.Group) ratelimit.Verdict {
 	if len(groups) == 0 {
 		return ratelimit.Verdict{}

@@ -236,16 +236,15 @@ func group(p *ratelimit.Policy, tag string, cost int64) ratelimit.Group {
 
 // witness is an Observer that counts.
 type witness struct {
-	mu     sync.Mutex
-	failed map[failover.Kind]int
-	taken  map[ratelimit.Source]int
-	given  int
-	// debited are debits of the shared buckets, of the local ones, and dropped ones.
-	debited [3]int
+	mu      sync.Mutex
+	failed  map[failover.Kind]int
+	taken   map[ratelimit.Source]int
+	given   int
+	debited map[failover.Fate]int
 }
 
 func newWitness() *witness {
-	return &witness{failed: map[failover.Kind]int{}, taken: map[ratelimit.Source]int{}}
+	return &witness{failed: map[failover.Kind]int{}, taken: map[ratelimit.Source]int{}, debited: map[failover.Fate]int{}}
 }
 
 func (w *witness) VerdictTaken(source ratelimit.Source, _, _ time.Duration) {
@@ -266,12 +265,10 @@ func (w *witness) ChargesReturned(given, _ int) {
 	w.given += given
 }
 
-func (w *witness) Debited(shared, local, dropped int) {
+func (w *witness) Debited(fate failover.Fate, debits int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.debited[0] += shared
-	w.debited[1] += local
-	w.debited[2] += dropped
+	w.debited[fate] += debits
 }
 
 func (w *witness) failures(kind failover.Kind) int {

@@ -24,10 +24,15 @@ type returns struct{ given, dropped, failed, debited, locally, lost atomic.Int64
 
 func (r *returns) VerdictTaken(ratelimit.Source, time.Duration, time.Duration) {}
 func (r *returns) StoreFailed(failover.Kind, bool)                             { r.failed.Add(1) }
-func (r *returns) Debited(shared, local, dropped int) {
-	r.debited.Add(int64(shared))
-	r.locally.Add(int64(local))
-	r.lost.Add(int64(dropped))
+func (r *returns) Debited(fate failover.Fate, debits int) {
+	switch fate {
+	case failover.FateShared:
+		r.debited.Add(int64(debits))
+	case failover.FateLocal, failover.FateOverflow:
+		r.locally.Add(int64(debits))
+	default:
+		r.lost.Add(int64(debits))
+	}
 }
 func (r *returns) ChargesReturned(given, dropped int) {
 	r.given.Add(int64(given))

@@ -53,12 +53,6 @@ const (
 	resultDropped   = "dropped"
 )
 
-// results of a debit, as labels; or resultDropped.
-const (
-	resultShared = "shared"
-	resultLocal  = "local"
-)
-
 // buckets have edges at the usual timeouts of 1, 2, 5, 10, 20, 50 and 100 ms and 2 ms above each, so that "within the timeout" and "within
 // the timeout and 2 ms" are read off, not guessed.
 var buckets = []float64{
@@ -75,7 +69,7 @@ type Metrics struct {
 	unknown  prometheus.Counter
 	given    prometheus.Counter
 	dropped  prometheus.Counter
-	debits   struct{ shared, local, dropped prometheus.Counter }
+	debits   map[failover.Fate]prometheus.Counter
 }
 
 var _ failover.Observer = (*Metrics)(nil)
@@ -106,7 +100,7 @@ func New(sources Sources) *Metrics {
 	}, []string{"result"})
 	debits := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "portero_debits_total",
-		Help: "Costs that responses told, by result: shared, or local while Redis failed, or dropped where the policy has no local buckets or nobody knows whether Redis took them.",
+		Help: "Costs that responses told, by result: shared; while Redis failed local, or overflow where memory was full; or dropped where the policy has no local buckets or nobody knows whether Redis took them.",
 	}, []string{"result"})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "portero_build_info",
@@ -125,9 +119,11 @@ func New(sources Sources) *Metrics {
 		unknown:  unknown,
 		given:    returns.WithLabelValues(resultGivenBack),
 		dropped:  returns.WithLabelValues(resultDropped),
+		debits:   make(map[failover.Fate]prometheus.Counter, len(failover.Fates)),
 	}
-	m.debits.shared, m.debits.local = debits.WithLabelValues(resultShared), debits.WithLabelValues(resultLocal)
-	m.debits.dropped = debits.WithLabelValues(resultDropped)
+	for _, fate := range failover.Fates {
+		m.debits[fate] = debits.WithLabelValues(string(fate))
+	}
 	for _, kind := range failover.Kinds {
 		m.errors[kind] = failures.WithLabelValues(string(kind))
 	}
@@ -174,8 +170,6 @@ func (m *Metrics) ChargesReturned(given, dropped int) {
 }
 
 // Debited implements failover.Observer.
-func (m *Metrics) Debited(shared, local, dropped int) {
-	m.debits.shared.Add(float64(shared))
-	m.debits.local.Add(float64(local))
-	m.debits.dropped.Add(float64(dropped))
+func (m *Metrics) Debited(fate failover.Fate, debits int) {
+	m.debits[fate].Add(float64(debits))
 }

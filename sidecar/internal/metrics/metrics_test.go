@@ -56,7 +56,9 @@ var _ = Describe("Metrics", func() {
 		measured.StoreFailed(failover.KindTimeout, true)
 		measured.StoreFailed("unheard of", false)
 		measured.ChargesReturned(3, 1)
-		measured.Debited(5, 2, 1)
+		for i, fate := range failover.Fates {
+			measured.Debited(fate, i)
+		}
 		confirmed, fallback = time.Now().Add(-time.Minute), true
 
 		Expect(scrape()).To(And(
@@ -77,9 +79,10 @@ var _ = Describe("Metrics", func() {
 			ContainSubstring(`portero_local_overflow_total 17`),
 			ContainSubstring(`portero_charges_returned_total{result="given_back"} 3`),
 			ContainSubstring(`portero_charges_returned_total{result="dropped"} 1`),
-			ContainSubstring(`portero_debits_total{result="shared"} 5`),
-			ContainSubstring(`portero_debits_total{result="local"} 2`),
-			ContainSubstring(`portero_debits_total{result="dropped"} 1`),
+			ContainSubstring(`portero_debits_total{result="shared"} 0`),
+			ContainSubstring(`portero_debits_total{result="local"} 1`),
+			ContainSubstring(`portero_debits_total{result="overflow"} 2`),
+			ContainSubstring(`portero_debits_total{result="dropped"} 3`),
 			ContainSubstring(`portero_breaker_open{master="10.0.0.7:6379"} 1`),
 			ContainSubstring(`portero_fallback_active 1`),
 			ContainSubstring(`portero_config_generation{policy="checkout"} 7`),

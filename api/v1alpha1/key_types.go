@@ -80,7 +80,8 @@ type KeyPart struct {
 // HeaderKeyPart takes the value of a request header; repeated headers are joined by ", " in their order. A client can
 // invent it, unless what stands in front verifies it.
 type HeaderKeyPart struct {
-	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer. 1 to 128 characters.
+	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer, nor Keep-Alive,
+	// Proxy-Authenticate, Proxy-Authorization or Proxy-Connection, which are meant for one connection alone. 1 to 128 characters.
 	// +required
 	Name HeaderName `json:"name"`
 	// whenMissing says what happens when the header is absent or empty. Share: all such requests share one bucket; Skip:

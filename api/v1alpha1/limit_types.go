@@ -189,7 +189,8 @@ type CostRule struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.default <= self.maximum",message="default must be at most maximum"
 type RequestHeaderCost struct {
-	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer. 1 to 128 characters.
+	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer, nor Keep-Alive,
+	// Proxy-Authenticate, Proxy-Authorization or Proxy-Connection, which are meant for one connection alone. 1 to 128 characters.
 	// +required
 	Name HeaderName `json:"name"`
 	// default is the cost of a request without the header, or with one that is no whole number of at least 1. From 1 to the
@@ -212,8 +213,9 @@ type RequestHeaderCost struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.default <= self.maximum",message="default must be at most maximum"
 type ResponseHeaderCost struct {
-	// name is the name of the header or trailer, in any case; never Host, Transfer-Encoding or Trailer. 1 to 128 characters.
-	// Where a response has both, the header counts.
+	// name is the name of the header or trailer, in any case; never Host, nor what is meant for one connection alone:
+	// Connection, Keep-Alive, Proxy-Authenticate, Proxy-Authorization, Proxy-Connection, TE, Trailer, Transfer-Encoding and
+	// Upgrade. 1 to 128 characters. Where a response has both, the header counts.
 	// +required
 	Name HeaderName `json:"name"`
 	// default is what is taken before the request passes, and all that is taken where the response states no whole number of

@@ -175,7 +175,8 @@ type ValueMatch struct {
 // HeaderMatch compares one header; repeated headers are joined by ", " in their order first, and an empty one counts as
 // missing.
 type HeaderMatch struct {
-	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer. 1 to 128 characters.
+	// name is the header's name, in any case; never Host, Transfer-Encoding or Trailer, nor Keep-Alive,
+	// Proxy-Authenticate, Proxy-Authorization or Proxy-Connection, which are meant for one connection alone. 1 to 128 characters.
 	// +required
 	Name HeaderName `json:"name"`
 

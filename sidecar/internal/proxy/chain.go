@@ -77,8 +77,12 @@ func wellFormed(next handler) handler {
 	}
 }
 
-// clean removes what Connection nominates, and offers to switch to another version of HTTP: behind such a switch further
-// requests would pass unseen.
+// oneHop are fields that are meant for this hop whether Connection nominates them or not: they never reach the app.
+// internal/translator refuses limits that ask for one.
+var oneHop = [...]string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection"}
+
+// clean removes what is meant for this hop alone, what Connection nominates included, and offers to switch to another
+// version of HTTP: behind such a switch further requests would pass unseen.
 func clean(next handler) handler {
 	return func(w *response, r *http.Request) {
 		for _, line := range r.Header["Connection"] {
@@ -89,6 +93,9 @@ func clean(next handler) handler {
 					r.Header.Del(name)
 				}
 			}
+		}
+		for _, name := range oneHop {
+			delete(r.Header, name)
 		}
 		if offers, ok := r.Header["Upgrade"]; ok {
 			if kept := withoutHTTP(offers); kept == "" {

@@ -92,6 +92,24 @@ var _ = Describe("Forwarding", func() {
 		Expect(readHead(in)[0]).To(Equal("HTTP/1.1 403 Forbidden"))
 	})
 
+	DescribeTable("limits by what the app will see: the translator may refuse limits on what is meant for one connection, and only those",
+		func(ctx SpecContext, name, want string) {
+			g := startGate(startApp(ok), policy("a", keyedBy(name, "Deny")))
+			conn, in := dial(ctx, g)
+			send(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n"+name+": 0\r\n\r\n")
+			Expect(readHead(in)[0]).To(HavePrefix("HTTP/1.1 " + want))
+		},
+		Entry("Keep-Alive", "Keep-Alive", "403"),
+		Entry("Proxy-Authenticate", "Proxy-Authenticate", "403"),
+		Entry("Proxy-Authorization", "Proxy-Authorization", "403"),
+		Entry("Proxy-Connection", "Proxy-Connection", "403"),
+		Entry("Connection", "Connection", "200"),
+		Entry("Content-Length", "Content-Length", "200"),
+		Entry("Te", "Te", "200"),
+		Entry("Upgrade", "Upgrade", "200"),
+		Entry("X-Forwarded-For", "X-Forwarded-For", "200"),
+	)
+
 	for _, major := range []int{1, 2} {
 		Describe("over HTTP/"+string(rune('0'+major)), func() {
 			It("speaks to the app what the client speaks", func(ctx SpecContext) {

@@ -42,6 +42,25 @@ var _ = Describe("Evaluating a condition", func() {
 		Entry("case", "request.method.lowerAscii() == 'post'", true),
 	)
 
+	DescribeTable("goes through a map in the order of the names, or a key would be another one each time",
+		func(text, want string) {
+			req, program := plain(), compile(text, expression.String)
+			many := map[string]string{}
+			req.query = map[string][]string{}
+			for _, name := range []string{"f", "b", "h", "a", "d", "g", "c", "e"} {
+				many[name], req.query[name] = strings.ToUpper(name), []string{"1"}
+			}
+			req.values = map[expression.Collection]map[string]string{expression.Headers: many, expression.Cookies: many, expression.Claims: many}
+			for range 50 {
+				Expect(program.Text(req)).To(Equal(want))
+			}
+		},
+		Entry("headers, the first", "request.headers.filter(h, h != 'a')[0]", "b"),
+		Entry("cookies, their values", "request.cookies.map(c, request.cookies[c])[7]", "H"),
+		Entry("claims, the last", "request.claims.map(c, c)[7]", "h"),
+		Entry("query, the third", "request.query.map(q, q)[2]", "c"),
+	)
+
 	DescribeTable("tells of presence",
 		func(text string) {
 			program := compile(text, expression.Bool)

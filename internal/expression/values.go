@@ -1,7 +1,9 @@
 package expression
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -86,8 +88,17 @@ func (m mapping) all() traits.Mapper {
 	return types.NewStringStringMap(types.DefaultTypeAdapter, m.request.Values(m.collection))
 }
 
-// Iterator implements traits.Iterable.
-func (m mapping) Iterator() traits.Iterator { return m.all().Iterator() }
+// Iterator implements traits.Iterable. The names come sorted: in the order of a map of Go, which is another each time, a key
+// built from them would be another bucket for the same request.
+func (m mapping) Iterator() traits.Iterator {
+	var names []string
+	if m.collection == query {
+		names = slices.Sorted(maps.Keys(m.request.Query()))
+	} else {
+		names = slices.Sorted(maps.Keys(m.request.Values(m.collection)))
+	}
+	return types.NewStringList(types.DefaultTypeAdapter, names).Iterator()
+}
 
 // Size implements traits.Sizer.
 func (m mapping) Size() ref.Val {

@@ -229,6 +229,23 @@ var _ = Describe("Matching a gRPC call", func() {
 	)
 })
 
+var _ = Describe("A request with several content types", func() {
+	DescribeTable("is a call of gRPC if any of them says so, as some servers heed that one",
+		func(lines []string, want bool) {
+			req := request("/shop.v1.Cart/Add")
+			req.Header["Content-Type"] = lines
+			Expect(governed(bucketconfig.Match{GRPC: &bucketconfig.GRPCMatch{Service: "shop.v1.Cart"}}, req)).To(Equal(want))
+			Expect(governed(bucketconfig.Match{When: "has(request.grpc)"}, req)).To(Equal(want))
+			Expect(ratelimit.IsGRPC(req.Header)).To(Equal(want))
+		},
+		Entry("the first", []string{"application/grpc", "text/plain"}, true),
+		Entry("the last", []string{"text/plain", "application/grpc"}, true),
+		Entry("behind an empty one", []string{"", "Application/GRPC+proto"}, true),
+		Entry("within one line, which is no content type", []string{"text/plain, application/grpc"}, false),
+		Entry("none", []string{"text/plain", "application/json"}, false),
+	)
+})
+
 var _ = Describe("Matching a path template", func() {
 	DescribeTable("compares by elements",
 		func(template, path string, want bool) {

@@ -2,7 +2,9 @@ package ratelimit
 
 import (
 	"crypto/sha256"
+	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -117,16 +119,18 @@ func (v *view) sum(found *value) *[sha256.Size]byte {
 
 // call gives service and method of a call of gRPC, whose path is /package.Service/Method.
 func (v *view) call() (service, method string, ok bool) {
-	if !v.isGRPC() {
+	if !IsGRPC(v.req.Header) {
 		return "", "", false
 	}
 	service, method, ok = strings.Cut(v.normalPath()[1:], "/")
 	return service, method, ok && service != "" && method != "" && strings.IndexByte(method, '/') < 0
 }
 
-// isGRPC says whether the request is a call of gRPC, in whatever encoding.
-func (v *view) isGRPC() bool {
+// IsGRPC says whether a request with this header is a call of gRPC, in whatever encoding. One line that says so is enough:
+// servers of gRPC differ in which of several they heed, and a call must not evade its limits by a second line.
+func IsGRPC(header http.Header) bool {
 	const grpc = "application/grpc"
-	lines := v.req.Header["Content-Type"]
-	return len(lines) > 0 && len(lines[0]) >= len(grpc) && strings.EqualFold(lines[0][:len(grpc)], grpc)
+	return slices.ContainsFunc(header["Content-Type"], func(line string) bool {
+		return len(line) >= len(grpc) && strings.EqualFold(line[:len(grpc)], grpc)
+	})
 }

@@ -53,7 +53,7 @@ const unavailableWait = time.Second
 func Refuse(w http.ResponseWriter, r *http.Request, v *ratelimit.Verdict, missing *bucketconfig.KeyPart) {
 	ref := refusalOf(v, missing)
 	w.Header().Set("Cache-Control", "no-store")
-	if isGRPC(r) {
+	if ratelimit.IsGRPC(r.Header) {
 		refuseGRPC(w, &ref)
 		return
 	}
@@ -147,10 +147,6 @@ func violated(v *ratelimit.Verdict) []string {
 		}
 	}
 	return names
-}
-
-func isGRPC(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
 // refuseGRPC answers with trailers only: the status stands in the header of an HTTP 200 without a body, or gRPC clients

@@ -109,7 +109,7 @@ var _ = Describe("Refuse", func() {
 
 	DescribeTable("answers gRPC in its own words",
 		func(v ratelimit.Verdict, code, message, pushback string) {
-			for _, contentType := range []string{"application/grpc", "application/grpc+proto", "application/grpc-web"} {
+			for _, contentType := range []string{"application/grpc", "application/grpc+proto", "application/grpc-web", "Application/gRPC"} {
 				w := refuse(v, contentType, nil)
 				Expect(w.Code).To(Equal(http.StatusOK))
 				Expect(w.Body.Len()).To(BeZero())

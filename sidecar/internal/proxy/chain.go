@@ -65,16 +65,32 @@ func peerOf(r *http.Request) netip.Addr {
 	return peer.Addr().Unmap().WithZone("")
 }
 
-// wellFormed refuses a fragment in the target, which RFC 9112 section 3.2 does not admit: net/http takes it for a part of
-// the path, and many apps cut it off, so that /api#x would be /api to the app and no /api to its limits.
+// wellFormed refuses targets that RFC 9112 section 3.2 does not admit and net/http does, as apps read them in other ways than
+// limits do. A fragment is a part of the path to net/http, and many apps cut it off, so that /api#x would be /api to the app and
+// no /api to its limits. A target such as x:api has no path at all, and the app would be sent api.
 func wellFormed(next handler) handler {
 	return func(w *response, r *http.Request) {
 		if strings.Contains(r.RequestURI, "#") {
 			http.Error(w, "portero: the request's target must not hold a fragment (#)", http.StatusBadRequest)
 			return
 		}
+		if !hasForm(r) {
+			http.Error(w, "portero: the request's target must be a path that starts with /, an http:// address, or *", http.StatusBadRequest)
+			return
+		}
 		next(w, r)
 	}
+}
+
+// hasForm says whether the target has one of the four forms of RFC 9112 section 3.2.
+func hasForm(r *http.Request) bool {
+	switch {
+	case r.Method == http.MethodConnect:
+		return true // an authority; govern answers it
+	case strings.HasPrefix(r.RequestURI, "/"), r.RequestURI == "*":
+		return true
+	}
+	return r.URL.Opaque == "" && r.URL.Host != "" && (r.URL.Scheme == "http" || r.URL.Scheme == "https")
 }
 
 // oneHop are fields that are meant for this hop whether Connection nominates them or not: they never reach the app.

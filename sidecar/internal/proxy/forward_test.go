@@ -372,6 +372,40 @@ var _ = Describe("Forwarding", func() {
 		Entry("in the absolute form", "http://h/api#x"),
 	)
 
+	DescribeTable("answers 400 to a target of no form, which the app would be sent without the path that limits saw",
+		func(ctx SpecContext, target string) {
+			g := startGate(startRawApp(func(conn net.Conn, in *bufio.Reader) { // it takes whatever comes
+				readHead(in)
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}), policy("a"))
+			conn, in := dial(ctx, g)
+			send(conn, "GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n")
+			Expect(readHead(in)[0]).To(Equal("HTTP/1.1 400 Bad Request"))
+		},
+		Entry("a scheme and no slash", "x:api/search"),
+		Entry("of HTTP too", "http:api/search"),
+		Entry("with a query", "x:api?plan=free"),
+		Entry("a scheme and a path alone", "x:/api/search"),
+		Entry("no authority", "http:///api/search"),
+		Entry("another scheme", "ftp://h/api/search"),
+		Entry("a bare name", "api/search"),
+	)
+
+	DescribeTable("forwards a target of each form that requests have",
+		func(ctx SpecContext, method, target, want string) {
+			g := startGate(startApp(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Target", r.RequestURI) }), policy("a"))
+			conn, in := dial(ctx, g)
+			send(conn, method+" "+target+" HTTP/1.1\r\nHost: h\r\n\r\n")
+			Expect(readHead(in)).To(ContainElement("X-Target: " + want))
+		},
+		Entry("a path", "GET", "/api/search", "/api/search"),
+		Entry("two slashes first", "GET", "//api/search", "//api/search"),
+		Entry("a colon in the path", "GET", "/x:api", "/x:api"),
+		Entry("the absolute form", "GET", "http://h/api/search", "/api/search"),
+		Entry("the absolute form, in upper case", "GET", "HTTP://h/api/search", "/api/search"),
+		Entry("the star", "OPTIONS", "*", "*"),
+	)
+
 	It("answers 501 to CONNECT", func(ctx SpecContext) {
 		g := startGate(startApp(ok))
 		conn, in := dial(ctx, g)

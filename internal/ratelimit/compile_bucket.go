@@ -108,16 +108,16 @@ func (c *compiler) cost(limit *Limit) error {
 }
 
 func (c *compiler) costSource(limit *Limit, source *bucketconfig.CostSource, check func(string, int64) error) error {
-	field := "cost.requestHeader"
+	field, checkName := "cost.requestHeader", checkHeaderName
 	switch source.Type {
 	case costRequestHeader:
 		limit.costHeader = c.attribute(headerAttribute, http.CanonicalHeaderKey(source.Header))
 	case costResponseHeader:
-		field = "cost.responseHeader"
+		field, checkName = "cost.responseHeader", checkResponseField
 	default:
 		return invalid("cost.type", fmt.Errorf("%q: must be RequestHeader or ResponseHeader", source.Type))
 	}
-	if err := checkHeaderName(field+".name", source.Header); err != nil {
+	if err := checkName(field+".name", source.Header); err != nil {
 		return err
 	}
 	if len(limit.costRules) > 0 {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/portero-dev/portero/internal/bucketconfig"
@@ -161,17 +162,46 @@ func (c *compiler) regex(field, expression string) (*regexp.Regexp, error) {
 	return compiled, nil
 }
 
-// checkHeaderName wants a name that can be found among a request's headers. HTTP servers take the three refused ones out.
+// checkHeaderName wants a name that can be found among a request's headers. Connection, Te and Upgrade can: they tell a
+// WebSocket's handshake or a gRPC call.
 func checkHeaderName(field, name string) error {
+	switch canonical := http.CanonicalHeaderKey(name); {
+	case canonical == "Host":
+		return invalid(field, fmt.Errorf("%q: HTTP servers take it out of a request's header, so it would never be found: use hosts in matches, a key part of type Host, or request.host", name))
+	case canonical == "Transfer-Encoding", canonical == "Trailer":
+		return invalid(field, fmt.Errorf("%q: HTTP servers take it out of a request's header, so it would never be found: use a header that the client or a proxy in front sends for this", name))
+	case slices.Contains(OneHop[:], canonical):
+		return invalid(field, fmt.Errorf("%q: is meant for one connection alone and taken out before limits look, so it would never be found: "+
+			"use a header of the request itself, such as Authorization or X-Api-Key", name))
+	}
+	return checkFieldName(field, name)
+}
+
+// checkResponseField wants a name that can be found among a response's headers or trailers.
+func checkResponseField(field, name string) error {
+	canonical := http.CanonicalHeaderKey(name)
+	if slices.Contains(OneHop[:], canonical) || slices.Contains(oneHopOfResponses[:], canonical) {
+		return invalid(field, fmt.Errorf("%q: is meant for one connection alone and taken out of responses, so it would never be found: "+
+			"let the app tell the cost in a header or trailer of its own, such as X-Cost", name))
+	}
+	return checkFieldName(field, name)
+}
+
+func checkFieldName(field, name string) error {
 	if !isToken(name) {
 		return invalid(field, fmt.Errorf("%q: must be a header's name", name))
 	}
-	switch http.CanonicalHeaderKey(name) {
-	case "Host", "Transfer-Encoding", "Trailer":
-		return invalid(field, fmt.Errorf("%q: can't be matched as a header", name))
-	}
 	return tooLong(field, name)
 }
+
+// Fields that are meant for one connection alone (RFC 9110 section 7.6.1).
+var (
+	// OneHop are those that the proxy takes out of requests before limits look, whether Connection nominates them or not, and
+	// out of responses before their costs are read.
+	OneHop = [...]string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection"}
+	// oneHopOfResponses are taken out of responses too.
+	oneHopOfResponses = [...]string{"Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+)
 
 // isToken says whether s is a token of RFC 9110, as methods and names of headers are.
 func isToken(s string) bool {

@@ -251,7 +251,8 @@ var _ = Describe("Compiling expressions", func() {
 		Entry("a key part", `keyParts[0].expression.value: "true": gives a value of type bool: must give a string`, limits(limit("a", keyedBy(part("Expression", "true", "Share"))))),
 		Entry("a key part without one", "keyParts[0].expression.value: \"\": is empty", limits(limit("a", keyedBy(part("Expression", "", "Share"))))),
 		Entry("a client that nobody states", "request.clientIP needs the policy's clientIP stated", exempt(when("has(request.clientIP)"))),
-		Entry("a header that servers take out", `exempt[0].when: "transfer-encoding": can't be matched as a header`, exempt(when("'transfer-encoding' in request.headers"))),
+		Entry("a header that servers take out", `exempt[0].when: "transfer-encoding": HTTP servers take it out`, exempt(when("'transfer-encoding' in request.headers"))),
+		Entry("a header of one connection alone", `exempt[0].when: "proxy-authorization": is meant for one connection alone`, exempt(when("'proxy-authorization' in request.headers"))),
 	)
 
 	distinct := func(n int, text string) func(*bucketconfig.Record) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NormalizePath gives the form of a request's escaped path that matches compare, so that no other spelling of a path
-// evades a limit. The app still receives the bytes that the client sent. The form:
+// NormalizePath gives the form of a request's escaped path that matches compare, so that no other spelling that
+// RFC 3986 section 6.2.2 calls equivalent evades a limit. The app still receives the bytes that the client sent. The form:
 //
 //   - every byte has one spelling: the characters that RFC 3986 allows in a path element stand for themselves, whether
 //     they were percent-encoded or not, and all others are percent-encoded with upper-case digits. An encoded slash stays

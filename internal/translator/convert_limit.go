@@ -2,6 +2,7 @@ package translator
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -94,11 +95,7 @@ func convertKeyPart(part *v1alpha1.KeyPart, path *field.Path) (bucketconfig.KeyP
 	var whenMissing v1alpha1.WhenMissing
 	switch {
 	case part.Header != nil:
-		whenMissing = part.Header.WhenMissing
-		var err error
-		if converted.Name, err = requestHeader(part.Header.Name, path.Child("header", "name")); err != nil {
-			return converted, err
-		}
+		converted.Name, whenMissing = http.CanonicalHeaderKey(string(part.Header.Name)), part.Header.WhenMissing
 	case part.ClientIP != nil:
 		whenMissing = part.ClientIP.WhenMissing
 	case part.Host != nil:
@@ -202,19 +199,11 @@ func (c *converter) cost(limit *bucketconfig.Limit, cost *v1alpha1.Cost, path *f
 	case v1alpha1.CostFixed:
 		return c.fixedCost(limit, cost.Fixed, path.Child("fixed"))
 	case v1alpha1.CostRequestHeader:
-		header, at := cost.RequestHeader, path.Child("requestHeader")
-		name, err := requestHeader(header.Name, at.Child("name"))
-		if err != nil {
-			return err
-		}
-		return headerCost(limit, cost.Type, name, header.Default, header.Maximum, at)
+		header := cost.RequestHeader
+		return headerCost(limit, cost.Type, header.Name, header.Default, header.Maximum, path.Child("requestHeader"))
 	case v1alpha1.CostResponseHeader:
 		header, at := cost.ResponseHeader, path.Child("responseHeader")
-		name, err := responseHeader(header.Name, at.Child("name"))
-		if err != nil {
-			return err
-		}
-		if err := headerCost(limit, cost.Type, name, cmp.Or(header.Default, defaultCost), header.Maximum, at); err != nil {
+		if err := headerCost(limit, cost.Type, header.Name, cmp.Or(header.Default, defaultCost), header.Maximum, at); err != nil {
 			return err
 		}
 		const most = "the most that it can owe"
@@ -245,9 +234,9 @@ func (c *converter) fixedCost(limit *bucketconfig.Limit, fixed *v1alpha1.FixedCo
 	return nil
 }
 
-func headerCost(limit *bucketconfig.Limit, kind v1alpha1.CostType, name string, standard, maximum int64, path *field.Path) error {
+func headerCost(limit *bucketconfig.Limit, kind v1alpha1.CostType, name v1alpha1.HeaderName, standard, maximum int64, path *field.Path) error {
 	limit.Cost = standard
-	limit.CostSource = &bucketconfig.CostSource{Type: string(kind), Header: name, Maximum: maximum}
+	limit.CostSource = &bucketconfig.CostSource{Type: string(kind), Header: http.CanonicalHeaderKey(string(name)), Maximum: maximum}
 	if maximum < standard || maximum > bucketconfig.MaxCapacity {
 		return invalid(path.Child("maximum"), "%d: must be from default, %d, to %d", maximum, standard, bucketconfig.MaxCapacity)
 	}

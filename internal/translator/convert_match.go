@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -58,9 +59,7 @@ func (c *converter) match(match *v1alpha1.RequestMatch, path *field.Path) (bucke
 		if err != nil {
 			return converted, err
 		}
-		if one.Name, err = requestHeader(header.Name, path.Child("headers").Index(i).Child("name")); err != nil {
-			return converted, err
-		}
+		one.Name = http.CanonicalHeaderKey(string(header.Name))
 		converted.Headers = append(converted.Headers, one)
 	}
 	if converted.QueryParams, err = convertNamed(match.QueryParams, path.Child("queryParams"), checkQueryName); err != nil {

@@ -1,6 +1,7 @@
 package translator_test
 
 import (
+	"net/http"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -53,7 +54,7 @@ var _ = Describe("A header's name", func() {
 					Expect(got.Error).NotTo(BeNil(), "%s %s", p.field, spelled)
 					Expect(got.Error.Reason).To(Equal(v1alpha1.ReasonInvalid))
 					Expect(got.Error.Field).To(Equal(p.field))
-					Expect(got.Error.Message).To(And(HavePrefix("%s: %q: %s", p.field, spelled, why), ContainSubstring(wayOut)))
+					Expect(got.Error.Message).To(And(HavePrefix("%s: %q: %s", p.field, http.CanonicalHeaderKey(spelled), why), ContainSubstring(wayOut)))
 				}
 			}
 		},

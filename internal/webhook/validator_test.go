@@ -95,7 +95,7 @@ var _ = Describe("Applying a policy", Ordered, func() {
 	DescribeTable("refuses what else no rule of the CRD can tell", refused,
 		Entry("a header that no limit can see", limit(func(l *v1alpha1.Limit) {
 			l.KeyParts = []v1alpha1.KeyPart{{Type: v1alpha1.KeyPartHeader, Header: &v1alpha1.HeaderKeyPart{Name: "proxy-authorization"}}}
-		}), "spec.limits[0].keyParts[0].header.name", `"proxy-authorization": is meant for one connection alone and taken out before limits look`),
+		}), "spec.limits[0].keyParts[0].header.name", `"Proxy-Authorization": is meant for one connection alone and taken out before limits look`),
 		Entry("a cost in a field that never arrives", limit(func(l *v1alpha1.Limit) {
 			l.Cost = v1alpha1.Cost{Type: v1alpha1.CostResponseHeader, ResponseHeader: &v1alpha1.ResponseHeaderCost{Name: "Upgrade", Default: 1, Maximum: 2}}
 		}), "spec.limits[0].cost.responseHeader.name", `"Upgrade": is meant for one connection alone and taken out of responses`),

@@ -93,10 +93,6 @@ func hasForm(r *http.Request) bool {
 	return r.URL.Opaque == "" && r.URL.Host != "" && (r.URL.Scheme == "http" || r.URL.Scheme == "https")
 }
 
-// oneHop are fields that are meant for this hop whether Connection nominates them or not: they never reach the app.
-// internal/translator refuses limits that ask for one.
-var oneHop = [...]string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection"}
-
 // clean removes what is meant for this hop alone, what Connection nominates included, and offers to switch to another
 // version of HTTP: behind such a switch further requests would pass unseen.
 func clean(next handler) handler {
@@ -110,7 +106,7 @@ func clean(next handler) handler {
 				}
 			}
 		}
-		for _, name := range oneHop {
+		for _, name := range ratelimit.OneHop {
 			delete(r.Header, name)
 		}
 		if offers, ok := r.Header["Upgrade"]; ok {
